@@ -276,35 +276,28 @@ class Operations:
 
     def _resize_server(self, server, name, generator):
         to = generator.choice([flavor for flavor in FLAVORS if flavor != name])
-        self._compute.resize_server(server, self._stage.flavors[to].id)
-        return self._decide(server, name, to, generator)
+        return self._decide(server, name, to, generator, 'resize_server',
+                            self._stage.flavors[to].id)
 
     def _migrate_server(self, server, name, generator):
-        self._compute.migrate_server(server)
-        return self._decide(server, name, name, generator)
+        return self._decide(server, name, name, generator, 'migrate_server')
 
-    def _decide(self, server, old, new, generator):
-        time.sleep(1)
-        server = self._settled(server, 'VERIFY_RESIZE', 'ACTIVE', 'SHUTOFF')
+    def _decide(self, server, old, new, generator, *action):
+        server = self._act(server, *action,
+                           states=('VERIFY_RESIZE', 'ACTIVE', 'SHUTOFF'))
         if server.status != 'VERIFY_RESIZE':
             with self._lock:
                 self._idle[server.id] = server, old
             raise Refused('it was not resized')
         time.sleep(generator.random() * 5)
-        if generator.random() < .5:
-            self._compute.confirm_server_resize(server)
-            name = new
-        else:
-            self._compute.revert_server_resize(server)
-            name = old
-        time.sleep(1)
-        return self._settled(server, 'ACTIVE', 'SHUTOFF'), name
+        end, name = (('confirm', new) if generator.random() < .5
+                     else ('revert', old))
+        return self._act(server, f'{end}_server_resize',
+                         states=('ACTIVE', 'SHUTOFF')), name
 
     def _live_migrate_server(self, server, name, generator):
-        self._compute.live_migrate_server(server, host=None,
-                                          block_migration='auto')
-        time.sleep(1)
-        return self._settled(server, 'ACTIVE'), name
+        return self._act(server, 'live_migrate_server', host=None,
+                         block_migration='auto'), name
 
     def _abort_server(self, server, name, generator):
         self._compute.live_migrate_server(server, host=None,
@@ -324,43 +317,35 @@ class Operations:
         return self._settled(server, 'ACTIVE'), name
 
     def _shelve_server(self, server, name, generator):
-        self._compute.shelve_server(server)
-        time.sleep(1)
-        self._settled(server, 'SHELVED_OFFLOADED')
+        self._act(server, 'shelve_server', states=('SHELVED_OFFLOADED',))
         time.sleep(generator.random() * 5)
-        self._compute.unshelve_server(server)
-        time.sleep(1)
-        return self._settled(server, 'ACTIVE', 'SHELVED_OFFLOADED'), name
+        return self._act(server, 'unshelve_server',
+                         states=('ACTIVE', 'SHELVED_OFFLOADED')), name
 
     def _soft_delete_server(self, server, name, generator):
-        self._compute.delete_server(server)
-        time.sleep(1)
-        self._settled(server, 'SOFT_DELETED')
+        self._act(server, 'delete_server', states=('SOFT_DELETED',))
         time.sleep(generator.random() * 5)
         if generator.random() < .5:
             self._compute.delete_server(server, force=True)
             return None
-        self._compute.restore_server(server)
-        time.sleep(1)
-        return self._settled(server, 'ACTIVE'), name
+        return self._act(server, 'restore_server'), name
 
     def _rebuild_server(self, server, name, generator):
-        self._compute.rebuild_server(server, self._image.id)
-        time.sleep(1)
-        return self._settled(server, 'ACTIVE'), name
+        return self._act(server, 'rebuild_server', self._image.id), name
 
     def _stop_server(self, server, name, generator):
-        self._compute.stop_server(server)
-        time.sleep(1)
-        self._settled(server, 'SHUTOFF')
-        self._compute.start_server(server)
-        time.sleep(1)
-        return self._settled(server, 'ACTIVE'), name
+        self._act(server, 'stop_server', states=('SHUTOFF',))
+        return self._act(server, 'start_server'), name
 
     def _evacuate_server(self, server, name, generator):
-        self._compute.evacuate_server(server)
+        return self._act(server, 'evacuate_server',
+                         states=('ACTIVE', 'SHUTOFF')), name
+
+    def _act(self, server, action, *arguments, states=('ACTIVE',), **more):
+        """Do something to a server and return it once that is over."""
+        getattr(self._compute, action)(server, *arguments, **more)
         time.sleep(1)
-        return self._settled(server, 'ACTIVE', 'SHUTOFF'), name
+        return self._settled(server, *states)
 
     def _settled(self, server, *states):
         limit = time.monotonic() + OPERATION_SECONDS

@@ -151,17 +151,6 @@ def boot(stage):
 
 
 @scenario
-def concurrent_boots(stage):
-    """50 boots from 10 clients."""
-    began = time.monotonic()
-    servers = stage.boot_many(50, 10)
-    active = sum(server.status == 'ACTIVE' for server in servers)
-    require(active == 50, f'{active} of 50 are ACTIVE')
-    seconds = time.monotonic() - began
-    return f'50 in {seconds:.0f} s'
-
-
-@scenario
 def more_at_once_than_fit(stage):
     """Boots from 10 clients, of which 20 find no room: exactly those fail."""
     fit = room(RATES_KBPS['small'], 1)
@@ -217,17 +206,6 @@ def fill(stage, places):
     active = sum(server.status == 'ACTIVE' for server in servers)
     require(active == places, f'{active} are ACTIVE, {places} fit')
     return f'{active} of {len(servers)}'
-
-
-@scenario
-def resize_and_confirm(stage):
-    """To a larger flavor, confirmed."""
-    server = stage.boot('resized')
-    server = stage.act(server, 'resize_server', stage.flavors['large'].id,
-                       states=('VERIFY_RESIZE',))
-    require(server.status == 'VERIFY_RESIZE', server.status)
-    server = stage.act(server, 'confirm_server_resize')
-    require(server.status == 'ACTIVE', server.status)
 
 
 @scenario
@@ -299,17 +277,6 @@ def live_migration(stage):
                        block_migration='auto')
     require(server.compute_host == other, f'on {server.compute_host}, asked '
             f'for {other}')
-
-
-@scenario
-def shelve_and_unshelve(stage):
-    """Off its host and back on one."""
-    server = stage.boot('shelved')
-    server = stage.act(server, 'shelve_server',
-                       states=('SHELVED_OFFLOADED',))
-    require(server.status == 'SHELVED_OFFLOADED', server.status)
-    server = stage.act(server, 'unshelve_server')
-    require(server.status == 'ACTIVE', server.status)
 
 
 @scenario
@@ -398,17 +365,6 @@ def build_that_fails_everywhere(stage):
         hosts = tried(stage, server)
         require(sorted(hosts) == stage.hosts[:3], f'tried on {hosts}')
     return fill(stage, room(RATES_KBPS['large'], 3))
-
-
-@scenario
-def server_groups(stage):
-    """Anti-affinity keeps apart what affinity keeps together."""
-    for policy, hosts in (('anti-affinity', 3), ('affinity', 1)):
-        group = stage.client.compute.create_server_group(
-            name=policy, policy=policy)
-        chosen = {stage.boot(f'{policy}-{number}', scheduler_hints={
-            'group': group.id}).compute_host for number in range(3)}
-        require(len(chosen) == hosts, f'{policy}: on {sorted(chosen)}')
 
 
 @scenario
@@ -566,33 +522,6 @@ def learned_traffic(stage):
         f'more-{number}', stage.flavors['large']).status == 'ACTIVE'
         for number in range(2 * hosts + 1))
     require(active == 2 * hosts, f'{active} more are ACTIVE, {2 * hosts} fit')
-
-
-@scenario
-def inventory(stage):
-    """The modeler asks Nova who is where, and again what has changed."""
-    servers = [stage.boot(f'one-of-{number}') for number in range(4)]
-    # A modeler that has an inventory and knows none of its instances fails.
-    stage.cloud.telemetry.publish({servers[0].id: 1_000.0})
-    _learn_inventory(stage)
-    stage.client.compute.delete_server(servers.pop())
-    moved = stage.act(servers[0], 'migrate_server',
-                      states=('VERIFY_RESIZE', 'ERROR'))
-    require(moved.status == 'VERIFY_RESIZE', f'it is {moved.status}')
-    _learn_inventory(stage)
-    stage.act(servers[0], 'confirm_server_resize')
-    _learn_inventory(stage)
-
-
-def _learn_inventory(stage):
-    learn(stage)
-    records = {row['instance_uuid']: (row['host'], row['flavor']) for row in
-               stage.cloud.store.rows('vswitch', (
-                   'SELECT instance_uuid, host, flavor FROM placement'))}
-    truth = {server.id: (server.compute_host, server.flavor.original_name)
-             for server in stage.client.compute.servers(all_projects=True)
-             if server.status != 'DELETED'}
-    require(records == truth, f'known: {records}, in truth: {truth}')
 
 
 @scenario
@@ -824,22 +753,6 @@ def _relieved(stage, servers, hot):
     moves = _answer(stage.cloud.telemetry, 'rebalance', '--history')['moves']
     require([move['state'] for move in moves] == ['done'], f'record: {moves}')
     return moves[0]['reason']
-
-
-@scenario
-def relieved_by_command(stage):
-    """vswitch-manage rebalance relieves a hot host, also twice at once."""
-    servers, hot = _hot_host(stage)
-    plan = _answer(stage.cloud.telemetry, 'rebalance', '--checks', '1')
-    require(len(plan['moves']) == 1, f'plan: {plan}')
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        ended = sorted(pool.map(
-            lambda _: stage.cloud.telemetry.manage(
-                'rebalance', '--execute', '--checks', '1'), range(2)))
-    # The second one waits for nothing, or has nothing left to do.
-    require(ended[0][0] == 0 and (
-        ended[1][0] == 0 or 'held by' in ended[1][1]), f'{ended}')
-    return _relieved(stage, servers, hot)
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ class _Gnocchi(fixtures.Fixture):
     def _setUp(self):
         server = self.useFixture(servers.Gnocchi())
         self.publish = feeds.GnocchiFeed(server).publish
-        self.stop, self.start = server.stop_api, server.start_api
+        self.stop, self.start = server.stop_server, server.start_server
         self.options = {'auth_type': 'gnocchi-basic', 'user': 'admin',
                         'endpoint': server.url}
 

@@ -18,8 +18,7 @@ import subprocess
 _SOURCE = pathlib.Path(__file__).with_suffix('.c')
 _COMPILE_SECONDS = 60
 
-#: Without it there is no SteppedClock. Its package is named in
-#: tests/integration/programs.py.
+#: Without it there is no SteppedClock. Its package is build-essential.
 COMPILER = shutil.which('cc')
 
 

@@ -6,6 +6,8 @@ bursts of 15 minutes each three hours, through the HTTP API, and compares the
 model with the true volume and the true peak.
 """
 
+from unittest import mock
+
 import numpy as np
 
 from tests.contract import telemetry_simulator as simulator
@@ -34,14 +36,15 @@ class _Tool(base.StoreTestCase):
         """Nothing: this is a tool."""
 
 
-def _learned(source, traffic, clock=None):
+def _learned(source, traffic, clock=None, interval=7200.0):
     tool = _Tool()
     tool.setUp()
     server = simulator.Server([])
     server.setUp()
     try:
         return simulator.learned(
-            tool.make_store(), server, 1, traffic, source, DAY, clock, 7200.0)
+            tool.make_store(), server, 1, traffic, source, DAY, clock,
+            interval)
     finally:
         server.cleanUp()
         tool.doCleanups()
@@ -136,28 +139,16 @@ def instances_that_move():
 
 @registry.fault('doubled sample')
 def samples_that_come_twice():
-    survived = 0
-    tool = _Tool()
-    tool.setUp()
-    server = simulator.Server([])
-    server.setUp()
     series = simulator.prometheus_series
 
     def doubled(*arguments):
         return [(name, labels, np.repeat(times, 2), np.repeat(values, 2))
                 for name, labels, times, values in series(*arguments)]
 
-    try:
-        simulator.prometheus_series = doubled
-        learned = simulator.learned(
-            tool.make_store(), server, 1, STEADY,
-            simulator.Source(update_seconds=300, phase_seconds=70), DAY,
+    with mock.patch.object(simulator, 'prometheus_series', doubled):
+        learned = _learned(
+            simulator.Source(update_seconds=300, phase_seconds=70), STEADY,
             interval=3600.0)
-        check.assertAlmostEqual(1.0, learned.mean, delta=0.01)
-        check.assertAlmostEqual(1.0, learned.peak, delta=0.05)
-        survived += 1
-    finally:
-        simulator.prometheus_series = series
-        server.cleanUp()
-        tool.doCleanups()
-    return survived
+    check.assertAlmostEqual(1.0, learned.mean, delta=0.01)
+    check.assertAlmostEqual(1.0, learned.peak, delta=0.05)
+    return 1

@@ -280,110 +280,32 @@ def frozen_claims(kind):
     return survived
 
 
-@on_each_database('frozen writer')
-def frozen_writer(kind):
+@registry.fault('frozen writer')
+def frozen_writer_of_sqlite():
     survived = 0
     for statement in (4, 8, 14):
-        with _store(kind) as tool:
+        with _store(OnSQLite) as tool:
             tool.make_store().write([base.constant(1)])
             pid, status = _in_child(
                 lambda tool=tool: store.Store(
                     tool.url, 1, patience_seconds=LIMIT).write(
                         [base.constant(2)]), statement, signal.SIGSTOP)
             check.assertTrue(os.WIFSTOPPED(status))
+            began = time.monotonic()
             try:
-                if kind is OnSQLite:
-                    _command_names_the_process(tool, pid)
-                else:
-                    began = time.monotonic()
-                    store.Store(tool.url, 1, patience_seconds=LIMIT).write(
-                        [base.constant(3)])
-                    check.assertLess(time.monotonic() - began, LIMIT)
+                store.Store(tool.url, 1).write([base.constant(3)])
+                # It was stopped while it held no lock.
+            except exceptions.StoreError as error:
+                check.assertIn(f'process {pid} ', str(error))
             finally:
                 os.kill(pid, signal.SIGCONT)
+            check.assertLess(time.monotonic() - began, LIMIT)
             # The frozen one goes on, and writes what it was at.
             check.assertEqual(0, os.waitpid(pid, 0)[1])
             check.assertIn(base.instance_uuid(2), [
                 stored.instance_uuid
                 for stored in store.Store(tool.url).models()])
             survived += 1
-    return survived
-
-
-def _command_names_the_process(tool, pid):
-    began = time.monotonic()
-    try:
-        store.Store(tool.url, 1).write([base.constant(3)])
-        # It was stopped while it held no lock.
-    except exceptions.StoreError as error:
-        check.assertIn(f'process {pid} ', str(error))
-    check.assertLess(time.monotonic() - began, LIMIT)
-
-
-@on_each_database('restored store')
-def restored_store(kind):
-    survived = 0
-    with _store(kind) as tool:
-        opened = tool.make_store()
-        opened.write([base.constant(1)])
-        backup = tool.content()
-        # Fewer, as many and more writes after the backup than before.
-        for lost, later in (1, 0), (1, 1), (1, 2), (3, 1), (3, 3), (3, 5):
-            tool.restore(backup)
-            for number in range(lost):
-                opened.write([base.constant(100 + number)])
-                fake_store.write_claims(
-                    opened, fake_store.claim(100 + number))
-            generation, claims = opened.generation(), opened.read_claims().seen
-            tool.restore(backup)
-            for number in range(later):
-                opened.write([base.constant(200 + number)])
-                fake_store.write_claims(
-                    opened, fake_store.claim(200 + number))
-            changes = opened.read_changes(generation)
-            check.assertTrue(changes.complete, (lost, later))
-            check.assertEqual(1 + later, len(changes.instance_uuids))
-            claims_read = opened.read_claims(claims)
-            check.assertTrue(claims_read.complete, (lost, later))
-            check.assertEqual(later, len(claims_read.claims))
-            survived += 1
-    return survived
-
-
-@on_each_database('damaged row')
-def damaged_row(kind):
-    survived = 0
-    with _store(kind) as tool:
-        opened = tool.make_store()
-        for table, column in (('traffic_model', 'law'), ('prior', 'law'),
-                              ('claim', 'law'),
-                              ('traffic_model_detail', 'counts')):
-            for value in (b'', b'\x02', b'\x09\x00', b'\x02' + b'\xff' * 64,
-                          os.urandom(100)):
-                opened.write(
-                    [base.fitted(n, n) for n in range(3)], priors=[
-                        store.Prior(name, None, base.constant(1).model.law,
-                                    2.0) for name in 'ab'])
-                fake_store.write_claims(opened, *(
-                    fake_store.claim(n, token=f't-{n}{survived:03d}1')
-                    for n in (1, 2)))
-                key = 'flavor' if table == 'prior' else 'instance_uuid'
-                name = 'a' if table == 'prior' else base.instance_uuid(1)
-                tool.execute(f'UPDATE {table} SET {column} = :value WHERE '
-                             f'{key} = :name', value=value, name=name)
-                reader = store.Store(tool.url)
-                check.assertGreaterEqual(
-                    len(reader.read_changes().instance_uuids), 2)
-                check.assertGreaterEqual(len(reader.models()), 2)
-                check.assertIn('b', [key[0] for key in reader.priors()])
-                check.assertIn(2, [
-                    int(claim.instance_uuid[-12:], 16)
-                    for claim in reader.read_claims().claims])
-                check.assertEqual(3, len(reader.resume_points()))
-                check.assertEqual(3, len(reader.learned(
-                    reader.resume_points())))
-                check.assertEqual(1, len(reader.damaged()), (table, value))
-                survived += 1
     return survived
 
 
@@ -458,24 +380,4 @@ def server_that_is_killed_while_it_is_written():
                 check.assertIsNot(killed, _server(kind).process)
                 check.assertEqual(before + 1, made.number)
                 survived += 1
-    return survived
-
-
-@registry.fault('file that cannot be written')
-def files_of_sqlite():
-    survived = 0
-    for spoil in (lambda path: open(path, 'wb').close(),
-                  lambda path: open(path, 'r+b').write(os.urandom(4096)),
-                  os.unlink, lambda path: os.truncate(path, 5000)):
-        with _store(OnSQLite) as tool, tempfile.TemporaryDirectory():
-            opened = tool.make_store()
-            opened.write([base.constant(1)])
-            spoil(tool.path)
-            for call in (
-                    opened.read_changes, opened.generation,
-                    opened.read_claims,
-                    lambda opened=opened: opened.write([base.constant(2)])):
-                with check.assertRaises(exceptions.StoreError):
-                    call()
-            survived += 1
     return survived

@@ -6,7 +6,6 @@ before. A fault of one series changes no other instance.
 """
 
 import contextlib
-import dataclasses
 import functools
 import json
 
@@ -284,28 +283,3 @@ def years_after_2038(name):
                                            rtol=1e-6)
             survived += 1
     return survived
-
-
-@on_each_source('one interface without an answer')
-def one_empty_series(name):
-    """A series without a point is one instance without a sample."""
-    uuid = telemetry_counters.instance_uuid(2)
-    with _source(name) as (server, driver):
-        good = _read(driver)
-        if name == 'prometheus':
-            server.series = [series for series in server.series
-                             if uuid not in series[1]['resource']]
-        elif name == 'ceilometer':
-            server.interfaces = [
-                interface for interface in server.interfaces
-                if interface.number != 2]
-        else:
-            for resource, interface in server.interfaces.items():
-                if interface.number == 2:
-                    server.interfaces[resource] = dataclasses.replace(
-                        interface, times=interface.times[:0],
-                        counters=interface.counters[:0])
-        read = _read(driver)
-        check.assertEqual(_others(good, uuid), _others(read, uuid))
-        check.assertEqual([], read.get(uuid, ([], []))[0])
-    return 1

@@ -2,6 +2,7 @@
 """Nova's own functional fixtures, with this project's plugin enabled."""
 
 import atexit
+from concurrent import futures
 import contextlib
 import functools
 import gc
@@ -28,12 +29,14 @@ from nova.scheduler import host_manager
 from nova.scheduler import rpcapi as scheduler_rpcapi
 from nova.tests.functional.api import client
 from nova.tests.functional import integrated_helpers
+from oslo_config import cfg
 import sqlalchemy
 
 from tests.fakes import clock as fake_clock
 from tests.fakes import logs as fake_logs
 from tests.fakes import store as fake_store
 from tests.functional import databases
+from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.lab.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import nova_record
@@ -109,6 +112,16 @@ def most_instances(share_on, fit, limit):
     return count
 
 
+def make_conf(**options):
+    """Return the defaults, with other values for some options of ours."""
+    conf = cfg.ConfigOpts()
+    opts.register_opts(conf)
+    conf([], default_config_files=[])
+    for name, value in options.items():
+        conf.set_override(name, value, opts.GROUP)
+    return conf
+
+
 def known_aggregates():
     """Return a fixture: the scheduler has an aggregate when the API answers.
 
@@ -137,6 +150,11 @@ class LogRecords(fake_logs.LogRecords):
         return [text for text in self.messages(logging.WARNING)
                 if not text.startswith(_NOT_OF_REQUESTS)]
 
+    def lines(self, *parts):
+        """Return the messages that contain all of these texts."""
+        return [text for text in self.messages()
+                if all(part in text for part in parts)]
+
 
 @functools.cache
 def _freeze():
@@ -144,102 +162,33 @@ def _freeze():
     gc.freeze()
 
 
-class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
-    """A cloud of fake computes that only their virtual switch can fill.
+class Requests:
+    """What a test case of a cloud asks of Nova, and what it waits for.
 
-    The plugin is enabled as the manual says: by options of nova.conf.
+    Mixin of a test case of Nova with ``admin_api`` and ``scheduler_service``.
     """
 
-    compute_driver = 'fake.FakeDriver'
-    HOSTS = ('host1', 'host2', 'host3')
     #: {host: cell}, those that are not in the first cell.
     CELLS = {}
     TRACK_INSTANCE_CHANGES = True
-    #: Of [vswitch_scheduler].
-    OPTIONS = {}
-    AVAILABLE_FILTERS = [
-        'nova.scheduler.filters.all_filters',
-        'vswitch_aware_scheduler.scheduler.filters.VSwitchFilter']
-    FILTERS = NOVA_FILTERS + ['VSwitchFilter']
-    WEIGHERS = ['nova.scheduler.weights.all_weighers', OUR_WEIGHER]
-    #: Whether there is a store when the services start.
-    WITH_STORE = True
 
-    def setUp(self):
-        # Threads of an earlier test end when their pools are freed.
-        gc.collect()
-        _freeze()
-        # One that is left over would read the databases of this test.
-        self.wait_for(lambda: not self._threads(),
-                      lambda: f'threads of an earlier test: {self._threads()}')
-        self.store_path = os.path.join(
-            self.useFixture(fixtures.TempDir()).path, 'vswitch.sqlite')
-        self.store_url = f'sqlite:///{self.store_path}'
-        if self.WITH_STORE:
-            self.make_store()
-        self.useFixture(cell_lock.fixture())
-        self.useFixture(databases.PooledSqlite())
-        self.useFixture(databases.CompiledOnce())
-        self.useFixture(known_aggregates())
-        self.log = LogRecords()
-        logger = logging.getLogger('vswitch_aware_scheduler')
-        logger.addHandler(self.log)
-        self.addCleanup(logger.removeHandler, self.log)
-        self.bugs_expected = False
-        self.flags(api_paste_config=api_paste(), group='wsgi')
-        # That Nova answers as its own schemas say is for Nova's tests.
-        self.flags(response_validation='ignore', group='api')
-        self.flags(
-            available_filters=self.AVAILABLE_FILTERS,
-            enabled_filters=self.FILTERS,
-            weight_classes=self.WEIGHERS,
-            track_instance_changes=self.TRACK_INSTANCE_CHANGES,
-            group='filter_scheduler')
-        # The store is looked at when a test says so.
-        # Tests compute which probability is exactly within the limit.
-        self.flags(store_url=self.store_url, snapshot_refresh_seconds=3600,
-                   prediction_margin=1.0, group='vswitch_scheduler',
-                   **UNHURRIED)
-        self.flags(service_down_time=3600)
-        # A stopped service never answers. A caller waits for this time, and
-        # the end of the test waits for the caller.
-        self.flags(long_rpc_timeout=int(TIMEOUT_SECONDS))
-        self.flags(group='vswitch_scheduler', **self.OPTIONS)
-        self.flags(allow_resize_to_same_host=True)
-        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
-        nova_hooks.reset()
-        super().setUp()
-        # Idle threads of Nova's pools look for their end less often.
-        self.useFixture(fixtures.MonkeyPatch(
-            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 0.05))
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
         self.clock = fake_clock.RunningClock()
-        self.addCleanup(self._check_for_bugs)
-        self._find_plugin()
-        self.aggregates = {}
-        for host in self.HOSTS:
-            self._start_compute(host, self.CELLS.get(host))
-        if self.TRACK_INSTANCE_CHANGES:
-            # Until a host has reported once, nova asks the database.
-            self.sync_reports({})
-        self.log.clear()
+        self.aggregates, self._flavors = {}, {}
 
-    def _threads(self):
-        return [thread.name for thread in threading.enumerate()
-                if thread.name.startswith('vswitch')]
-
-    def _find_plugin(self):
+    def find_plugin(self):
+        """Set what the plugin of a scheduler that begins has."""
         self.plugin = nova_hooks.current()
         self.plugin._clock = self.clock
         self.plugin._monotonic = self.clock.monotonic
         self.addCleanup(self.plugin.stop)
 
-    def _check_for_bugs(self):
-        if not self.bugs_expected:
-            self.assertEqual([], [
-                text for text in self.log.warnings
-                if any(bug in text for bug in _BUGS)])
-
     # Waiting, instead of nova's own waits of five seconds.
+
+    def hours_pass(self, hours=5):
+        """Put the clock of the scheduler forward."""
+        self.clock.ahead += 3600 * hours
 
     def wait_for(self, function, what):
         """Return what a function returns once that is true.
@@ -255,6 +204,26 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                 self.fail(f'waited {TIMEOUT_SECONDS:g} s for '
                           f'{what() if callable(what) else what}')
             time.sleep(0.03)
+
+    @contextlib.contextmanager
+    def held(self, owner, name):
+        """Hold all calls of a method until the second event is set.
+
+        Yields two events: a call is held; calls go on, as they do at the end.
+        """
+        called, go_on = threading.Event(), threading.Event()
+        method = getattr(owner, name)
+
+        def wait(*args, **kwargs):
+            called.set()
+            go_on.wait(TIMEOUT_SECONDS)
+            return method(*args, **kwargs)
+
+        with mock.patch.object(owner, name, wait):
+            try:
+                yield called, go_on
+            finally:
+                go_on.set()
 
     @functools.cached_property
     def _cell_engines(self):
@@ -411,13 +380,19 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                            on_seconds=round(1000 * share_on),
                            off_seconds=round(1000 * (1 - share_on)))
 
-    # What is known.
+    def of(self, kbps):
+        """Return the id of the flavor that always demands so much egress."""
+        if kbps not in self._flavors:
+            self._flavors[kbps] = self.flavor(f'f{kbps}', egress_kbps=kbps)
+        return self._flavors[kbps]
 
-    def make_store(self):
-        """Make a new, empty store where the options say it is."""
-        fake_store.make_empty(self.store_url)
-        self.store = store.Store(self.store_url)
-        self.store.write()
+    def room(self, host, kbps):
+        """Assert that a host has room for this demand and no more."""
+        if kbps:
+            self.delete(self.boot(self.of(kbps), host, host=host))
+        self.boot_refused(self.of(kbps + 1), host=host)
+
+    # What is known.
 
     def learn(self, *instance_uuids, **rates):
         """Store a model for instances and let the scheduler see it.
@@ -531,12 +506,15 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             'status': 'ACTIVE', 'OS-EXT-STS:task_state': None})
         self.assertEqual(before, self.host_of(server))
 
-    _NO_BODY = {'evacuate': {}}
+    #: Of actions whose body is not null.
+    _BODIES = {'evacuate': {},
+               'os-migrateLive': {'host': None, 'block_migration': 'auto'}}
 
     def action(self, server, name, **body):
         """Call an action of a server."""
+        defaults = self._BODIES.get(name)
         return self.admin_api.post_server_action(
-            server['id'], {name: body or self._NO_BODY.get(name)})
+            server['id'], {name: {**(defaults or {}), **body} or defaults})
 
     def resize(self, server, flavor_id):
         """Resize a server, wait until it is to be confirmed; return it."""
@@ -568,8 +546,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     def live_migrate(self, server, host=None):
         """Live migrate a server and return it."""
         before = self.host_of(server)
-        self.action(server, 'os-migrateLive', host=host,
-                    block_migration='auto')
+        self.action(server, 'os-migrateLive', host=host)
         self.wait_for(lambda: self.host_of(server) != before,
                       f'server {server["id"]} to have left {before}')
         # An earlier migration of the server has ended, too.
@@ -581,6 +558,22 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         server = self._wait_for_state_change(server, 'ACTIVE')
         self.read_record()
         return server
+
+    def set_service(self, host, **changes):
+        """Change the compute service of a host, as the API names it."""
+        service, = self.admin_api.get_services(
+            host=host, binary='nova-compute')
+        self.admin_api.put_service(service['id'], changes)
+
+    def evacuate(self, server):
+        """Evacuate a server from its host, which is up again afterwards."""
+        host = self.host_of(server)
+        self.computes[host].stop()
+        self.set_service(host, forced_down=True)
+        self._evacuate_server(server, expected_state='SHUTOFF')
+        self.computes[host].start()
+        self.set_service(host, forced_down=False)
+        self.read_record()
 
     def delete(self, *servers):
         """Delete servers and wait until their hosts have said so."""
@@ -713,7 +706,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         nova_hooks.reset()
         self.scheduler_service.manager.host_manager = \
             host_manager.HostManager()
-        self._find_plugin()
+        self.find_plugin()
         self.plugin._ensure_ready()
         # What others have placed lately; the record ends what is old.
         self.plugin.claims.step()
@@ -724,22 +717,95 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
 
     def in_parallel(self, functions):
         """Call functions in threads of their own; return their results."""
-        results = [None] * len(functions)
+        with futures.ThreadPoolExecutor(len(functions)) as pool:
+            return list(pool.map(lambda function: function(), functions,
+                                 timeout=TIMEOUT_SECONDS))
 
-        def call(i):
-            try:
-                results[i] = functions[i]()
-            except Exception as error:
-                results[i] = error
 
-        threads = [threading.Thread(target=call, args=(i,))
-                   for i in range(len(functions))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(TIMEOUT_SECONDS)
-            self.assertFalse(thread.is_alive())
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-        return results
+class VSwitchTestCase(Requests, integrated_helpers.ProviderUsageBaseTestCase):
+    """A cloud of fake computes that only their virtual switch can fill.
+
+    The plugin is enabled as the manual says: by options of nova.conf.
+    """
+
+    compute_driver = 'fake.FakeDriver'
+    HOSTS = ('host1', 'host2', 'host3')
+    #: Of [vswitch_scheduler].
+    OPTIONS = {}
+    AVAILABLE_FILTERS = [
+        'nova.scheduler.filters.all_filters',
+        'vswitch_aware_scheduler.scheduler.filters.VSwitchFilter']
+    FILTERS = NOVA_FILTERS + ['VSwitchFilter']
+    WEIGHERS = ['nova.scheduler.weights.all_weighers', OUR_WEIGHER]
+    #: Whether there is a store when the services start.
+    WITH_STORE = True
+
+    def setUp(self):
+        # Threads of an earlier test end when their pools are freed.
+        gc.collect()
+        _freeze()
+        # One that is left over would read the databases of this test.
+        self.wait_for(lambda: not self._threads(),
+                      lambda: f'threads of an earlier test: {self._threads()}')
+        self.store_path = os.path.join(
+            self.useFixture(fixtures.TempDir()).path, 'vswitch.sqlite')
+        self.store_url = f'sqlite:///{self.store_path}'
+        if self.WITH_STORE:
+            self.make_store()
+        self.useFixture(cell_lock.fixture())
+        self.useFixture(databases.PooledSqlite())
+        self.useFixture(databases.CompiledOnce())
+        self.useFixture(known_aggregates())
+        self.log = LogRecords()
+        logger = logging.getLogger('vswitch_aware_scheduler')
+        logger.addHandler(self.log)
+        self.addCleanup(logger.removeHandler, self.log)
+        self.bugs_expected = False
+        self.flags(api_paste_config=api_paste(), group='wsgi')
+        # That Nova answers as its own schemas say is for Nova's tests.
+        self.flags(response_validation='ignore', group='api')
+        self.flags(
+            available_filters=self.AVAILABLE_FILTERS,
+            enabled_filters=self.FILTERS,
+            weight_classes=self.WEIGHERS,
+            track_instance_changes=self.TRACK_INSTANCE_CHANGES,
+            group='filter_scheduler')
+        # The store is looked at when a test says so.
+        # Tests compute which probability is exactly within the limit.
+        self.flags(group='vswitch_scheduler', **{
+            'store_url': self.store_url, 'snapshot_refresh_seconds': 3600,
+            'prediction_margin': 1.0, **UNHURRIED, **self.OPTIONS})
+        # A stopped service never answers. A caller waits for the last of
+        # these times, and the end of the test waits for the caller.
+        self.flags(allow_resize_to_same_host=True, service_down_time=3600,
+                   long_rpc_timeout=int(TIMEOUT_SECONDS))
+        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
+        nova_hooks.reset()
+        super().setUp()
+        # Idle threads of Nova's pools look for their end less often.
+        self.useFixture(fixtures.MonkeyPatch(
+            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 0.05))
+        self.addCleanup(self._check_for_bugs)
+        self.find_plugin()
+        for host in self.HOSTS:
+            self._start_compute(host, self.CELLS.get(host))
+        if self.TRACK_INSTANCE_CHANGES:
+            # Until a host has reported once, nova asks the database.
+            self.sync_reports({})
+        self.log.clear()
+
+    def _threads(self):
+        return [thread.name for thread in threading.enumerate()
+                if thread.name.startswith('vswitch')]
+
+    def _check_for_bugs(self):
+        if not self.bugs_expected:
+            self.assertEqual([], [
+                text for text in self.log.warnings
+                if any(bug in text for bug in _BUGS)])
+
+    def make_store(self):
+        """Make a new, empty store where the options say it is."""
+        fake_store.make_empty(self.store_url)
+        self.store = store.Store(self.store_url)
+        self.store.write()

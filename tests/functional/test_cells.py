@@ -8,7 +8,6 @@ from tests.functional import base
 from nova.policies import base as base_policies
 from nova.policies import servers as server_policies
 from nova.tests import fixtures as nova_fixtures
-from oslo_limit import fixture as limit_fixture
 
 
 class CellsTestCase(base.VSwitchTestCase):
@@ -19,21 +18,6 @@ class CellsTestCase(base.VSwitchTestCase):
     def setUp(self):
         super().setUp()
         self.describe_hosts(*[1000] * len(self.HOSTS))
-        self.flavors = {kbps: self.flavor(f'f{kbps}', egress_kbps=kbps)
-                        for kbps in (200, 400, 900, 1000)}
-
-    def assert_room(self, **kbps):
-        """Assert how much each host has left."""
-        for host, free_kbps in kbps.items():
-            flavor = self.flavor(f'{host}-{free_kbps}-{self.clock.ahead}',
-                                 egress_kbps=free_kbps or 1)
-            if free_kbps:
-                self.delete(self.boot(flavor, host, host=host))
-            too_large = self.flavor(
-                f'{host}-{free_kbps}-{self.clock.ahead}-more',
-                egress_kbps=free_kbps + 1)
-            self.boot_refused(too_large, host=host)
-        self.clock.ahead += 120
 
 
 class CrossCellTestCase(CellsTestCase):
@@ -46,20 +30,24 @@ class CrossCellTestCase(CellsTestCase):
         self.policy.set_rules({server_policies.CROSS_CELL_RESIZE:
                                base_policies.RULE_ADMIN_API},
                               overwrite=False)
-        self.flags(long_rpc_timeout=60)
-        self.flags(allow_resize_to_same_host=False)
+        self.flags(long_rpc_timeout=60, allow_resize_to_same_host=False)
 
     def test_a_resize_to_another_cell_counts_in_both_until_it_ends(self):
-        server = self.boot(self.flavors[400], host='host1')
-        server = self.resize(server, self.flavors[900])
+        server = self.boot(self.of(400), host='host1')
+        server = self.resize(server, self.of(900))
         self.assertEqual('host2', self.host_of(server))
-        self.assert_room(host1=600, host2=100)
+        self.room('host1', 600)
+        self.room('host2', 100)
+        self.clock.ahead += 120
         server = self.revert(server)
         self.assertEqual('host1', self.host_of(server))
-        self.assert_room(host1=600, host2=1000)
-        server = self.resize(server, self.flavors[900])
+        self.room('host1', 600)
+        self.room('host2', 1000)
+        self.clock.ahead += 120
+        server = self.resize(server, self.of(900))
         self.confirm(server)
-        self.assert_room(host1=1000, host2=100)
+        self.room('host1', 1000)
+        self.room('host2', 100)
 
 
 class RandomOperationsTestCase(CellsTestCase):
@@ -104,9 +92,9 @@ class RandomOperationsTestCase(CellsTestCase):
         kbps = self.generator.choice((200, 400))
         if all(sum(self.servers[uuid] for uuid in uuids) + kbps > 1000
                for uuids in self._recorded().values()):
-            self.boot_refused(self.flavors[kbps])
+            self.boot_refused(self.of(kbps))
         else:
-            self.servers[self.boot(self.flavors[kbps])['id']] = kbps
+            self.servers[self.boot(self.of(kbps))['id']] = kbps
 
     def do_delete(self):
         server = self._any()
@@ -128,7 +116,7 @@ class RandomOperationsTestCase(CellsTestCase):
         new = {200: 400, 400: 200}[old]
         if not self._has_room(server, max(old, new)):
             return
-        server = self.resize(server, self.flavors[new])
+        server = self.resize(server, self.of(new))
         if self.generator.random() < .5:
             self.confirm(server)
             self.servers[server['id']] = new
@@ -161,31 +149,3 @@ class RandomOperationsTestCase(CellsTestCase):
 
     def do_step_clock(self):
         self.plugin._clock.ahead += 3600
-
-
-class UnifiedLimitsTestCase(base.VSwitchTestCase):
-    """The limits of keystone, which Nova checks by what placement has."""
-
-    def setUp(self):
-        super().setUp()
-        self.flags(driver='nova.quota.UnifiedLimitsDriver', group='quota')
-        self.useFixture(limit_fixture.LimitFixture({
-            'server_metadata_items': 128, 'server_injected_files': 5,
-            'server_injected_file_content_bytes': 10240,
-            'server_injected_file_path_bytes': 255,
-            'server_key_pairs': 100, 'server_groups': 10,
-            'server_group_members': 10, 'servers': 3, 'class:VCPU': 100,
-            'class:MEMORY_MB': 32768, 'class:DISK_GB': 250}, {}))
-        self.describe_hosts(1000, 1000, 1000)
-
-    def test_a_boot_above_a_unified_limit_takes_no_room(self):
-        half = self.flavor('half', egress_kbps=500)
-        servers = [self.boot(half) for _ in range(3)]
-        self.assertRaises(base.client.OpenStackApiException,
-                          self.post, half)
-        self.delete(servers.pop())
-        servers.append(self.boot(half))
-        self.read_record()
-        self.assertEqual(
-            {server['id'] for server in servers},
-            set().union(*map(self.residents, self.HOSTS)))

@@ -21,32 +21,20 @@ class ClaimTestCase(base.VSwitchTestCase):
 
     def test_a_vm_counts_before_and_after_its_host_reports_it(self):
         self.describe_hosts(1000, 10)
-        half = self.flavor('half', egress_kbps=500)
         with self.reports_lost():
-            first = self.boot(half, 'host1')
-            self.assertFalse(self._lists(first['id']))
-            self.boot(self.flavor('more', egress_kbps=400), 'host1')
-            self.boot_refused(half)
+            server = self.boot(self.of(900), 'host1')
+            self.assertFalse(self._lists(server['id']))
+            # One that no host reports counts for good.
+            for self.clock.ahead in (0, 590, 100000):
+                self.boot_refused(self.of(101))
         self.sync_reports()
         # Twice would be 1800.
-        self.boot(self.flavor('rest', egress_kbps=100), 'host1')
-        self.boot_refused(self.flavor('least', egress_kbps=1),
-                          host='host1')
-        self.assertEqual(3, len(self.residents('host1')))
-        self.delete(*[{'id': uuid} for uuid in self.residents('host1')])
-        # One that no host reports counts for good.
-        whole = self.flavor('whole', egress_kbps=1000)
-        with self.reports_lost():
-            server = self.boot(whole, 'host1')
-            for self.clock.ahead in (590, 100000):
-                self.boot_refused(whole)
-        self.sync_reports()
-        self.boot_refused(whole)
+        self.room('host1', 100)
         # One that was deleted between two requests is gone.
         for _ in range(2):
             self.delete(server)
-            server = self.boot(whole, 'host1')
-        self.boot_refused(whole)
+            server = self.boot(self.of(1000), 'host1')
+        self.boot_refused(self.of(1000))
         self.assertEqual({server['id']}, self.residents('host1'))
 
 
@@ -67,7 +55,7 @@ class RefusedByPlacementTestCase(base.VSwitchTestCase):
             self.flags(compute_driver=driver)
             self._start_compute(host)
             self.describe_host(host, saturation_kbps=saturation)
-        self.flavor_id = self.flavor('600', egress_kbps=600)
+        self.flavor_id = self.of(600)
 
     def test_each_host_that_nova_tries_is_judged_again(self):
         # All have filtered the hosts before the first claim.
@@ -145,10 +133,13 @@ class ForcedHostTestCase(base.VSwitchTestCase):
     HOSTS = ('host1', 'host2')
 
     def test_a_forced_host_is_claimed_without_being_judged(self):
-        self.describe_hosts(1000, 1000)
-        flavor = self.flavor('600', egress_kbps=600)
+        self.describe_hosts(1000, 500)
+        flavor = self.of(600)
         self.boot(flavor, 'host1', host='host1')
         self.boot_refused(flavor, host='host1')
+        # On a host that is full and on one that is too small.
+        self.boot(flavor, 'host2', az='nova:host2')
+        self.boot_refused(self.of(1), host='host2')
         with self.reports_lost(), mock.patch.object(
                 self.plugin._record, 'take'):
             # Nova refuses no forced host, and neither do we.
@@ -167,5 +158,5 @@ class TwiceNamedTestCase(base.VSwitchTestCase):
 
     def test_all_plugins_count_in_one_state(self):
         self.describe_hosts(1000)
-        self.boot_many_refused(self.flavor('300', egress_kbps=300), 4)
-        self.boot_many(self.flavor('333', egress_kbps=333), 3)
+        self.boot_many_refused(self.of(300), 4)
+        self.boot_many(self.of(333), 3)

@@ -10,7 +10,7 @@ class ConcurrencyTestCase(base.VSwitchTestCase):
     HOSTS = ('host1', 'host2', 'host3', 'host4')
 
     def test_parallel_requests_place_all_and_raise_nothing(self):
-        flavor = self.flavor('f10', egress_kbps=10)
+        flavor = self.of(10)
         self.describe_hosts(1000, 1000, 1000, 1000)
         first = self.boot_many(flavor, 4)
         ended = threading.Event()

@@ -8,12 +8,10 @@ class EvacuateTestCase(base.VSwitchTestCase):
 
     def test_an_evacuation_goes_where_there_is_room(self):
         self.describe_hosts(2000, 999, 1000)
-        whole = self.flavor('whole', egress_kbps=1000)
+        whole = self.of(1000)
         servers = self.boot_many(whole, 2, host='host1')
         self.computes['host1'].stop()
-        service = self.admin_api.get_services(
-            host='host1', binary='nova-compute')[0]
-        self.admin_api.put_service_force_down(service['id'], True)
+        self.set_service('host1', forced_down=True)
         moved = self._evacuate_server(servers[0], expected_state='SHUTOFF')
         self.assertEqual('host3', moved['OS-EXT-SRV-ATTR:host'])
         self.boot_refused(whole)

@@ -45,8 +45,7 @@ class InventoryTestCase(base.VSwitchTestCase):
 
     def test_the_inventory_follows_the_operations_of_nova(self):
         flavor, larger = self.flavor('small'), self.flavor('large')
-        servers = [self.boot(flavor, az=f'nova:host{1 + n % 2}')
-                   for n in range(5)]
+        servers = self.boot_many(flavor, 5)
         outcome = self.update()
         self.assertEqual((True, 5, 5, 0), (
             outcome.complete, outcome.reported, outcome.written,
@@ -61,9 +60,9 @@ class InventoryTestCase(base.VSwitchTestCase):
         self.assertFalse(self.update().complete)
         self.assertEqual(generation, self.known.generation())
 
-        self.delete(servers[0], servers[1], servers[2])
-        del expected[servers[0]['id']], expected[servers[1]['id']]
-        del expected[servers[2]['id']]
+        self.delete(*servers[:3])
+        for server in servers[:3]:
+            del expected[server['id']]
         self.confirm(self.resize(servers[3], larger))
         expected[servers[3]['id']] = (self.host_of(servers[3]), 'large')
         outcome = self.update()

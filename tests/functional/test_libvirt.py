@@ -24,7 +24,7 @@ from vswitch_aware_scheduler.lab.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
 
 
-class LibvirtTestCase(libvirt_base.ServersTestBase):
+class LibvirtTestCase(base.Requests, libvirt_base.ServersTestBase):
     """Hosts of 1000 kbit/s, unless said, with constant demands."""
 
     ADMIN_API = True
@@ -32,23 +32,8 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
     ADDITIONAL_FILTERS = ['NUMATopologyFilter', 'PciPassthroughFilter',
                           'VSwitchFilter']
     HOSTS = ('host1', 'host2')
-
-    wait_for = base.VSwitchTestCase.wait_for
-    read_record = base.VSwitchTestCase.read_record
-    residents = base.VSwitchTestCase.residents
-    host_of = base.VSwitchTestCase.host_of
-    boot_refused = base.VSwitchTestCase.boot_refused
-    post = base.VSwitchTestCase.post
-    _request = base.VSwitchTestCase._request
-    _fail_early = base.VSwitchTestCase._fail_early
-    _cell_engines = base.VSwitchTestCase._cell_engines
-    _instance_rows = base.VSwitchTestCase._instance_rows
-    _statuses = base.VSwitchTestCase._statuses
-    _wait_for_server_parameter = \
-        base.VSwitchTestCase._wait_for_server_parameter
-    _wait_until_deleted = base.VSwitchTestCase._wait_until_deleted
-    aggregate = base.VSwitchTestCase.aggregate
-    set_metadata = base.VSwitchTestCase.set_metadata
+    #: No test waits for reports.
+    TRACK_INSTANCE_CHANGES = False
 
     def setUp(self):
         store_url = 'sqlite:///' + os.path.join(
@@ -67,45 +52,24 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         nova_hooks.reset()
         super().setUp()
-        self.admin_api = self.api
-        self.plugin = nova_hooks.current()
-        self.addCleanup(self.plugin.stop)
+        self.admin_api, self.scheduler_service = self.api, self.scheduler
+        self.find_plugin()
         for host in self.HOSTS:
             self.start_compute(
                 hostname=host, host_info=fakelibvirt.HostInfo(
                     cpu_nodes=1, cpu_sockets=1, cpu_cores=4, cpu_threads=1),
                 **self.devices(host))
-            self.aggregate(host, host, saturation_kbps=1000)
+            self.describe_host(host, saturation_kbps=1000)
 
     def devices(self, host):
         """Return what start_compute needs for the PCI devices of a host."""
         return {}
 
-    def flavor(self, kbps, **extra_specs):
+    def flavor_with(self, kbps, **extra_specs):
         """Return the id of a flavor with a demand and extra specs of Nova."""
         return self._create_flavor(
             vcpu=2, memory_mb=64, disk=1, extra_spec={
                 'vswitch:egress_kbps': str(kbps), **extra_specs})
-
-    def boot(self, flavor_id, expected_host, **kwargs):
-        server = self._wait_for_state_change(
-            self.post(flavor_id, **kwargs), 'ACTIVE')
-        self.assertEqual(expected_host, self.host_of(server))
-        self.read_record()
-        self.assertIn(server['id'], self.residents(expected_host))
-        return server
-
-    def delete(self, server):
-        self._delete_server(server)
-        self.read_record()
-
-    def restart_scheduler(self):
-        self.plugin.stop()
-        nova_hooks.reset()
-        self.scheduler.manager.host_manager = \
-            self.scheduler.manager.host_manager.__class__()
-        self.plugin = nova_hooks.current()
-        self.addCleanup(self.plugin.stop)
 
 
 class PinnedTestCase(LibvirtTestCase):
@@ -116,7 +80,7 @@ class PinnedTestCase(LibvirtTestCase):
         super().setUp()
 
     def pinned(self, kbps):
-        return self.flavor(kbps, **{'hw:cpu_policy': 'dedicated'})
+        return self.flavor_with(kbps, **{'hw:cpu_policy': 'dedicated'})
 
     def test_cpus_and_the_switch_both_have_to_fit(self):
         first = self.boot(self.pinned(600), 'host1', host='host1')
@@ -142,18 +106,12 @@ class PinnedTestCase(LibvirtTestCase):
                                'migrate_disk_and_power_off',
                                return_value='{}'):
             self.boot_refused(self.pinned(401), host='host1')
-            self.api.post_server_action(
-                moving['id'], {'resize': {'flavorRef': self.pinned(400)}})
-            self._wait_for_state_change(moving, 'VERIFY_RESIZE')
-            self.read_record()
+            self.resize(moving, self.pinned(400))
             self.assertEqual('host1', self.host_of(moving))
             self.restart_scheduler()
             self.boot_refused(self.pinned(600), host='host2')
-            other = self.boot(self.pinned(599), 'host2', host='host2')
-            self.delete(other)
-            self.api.post_server_action(moving['id'], {'revertResize': {}})
-            self._wait_for_state_change(moving, 'ACTIVE')
-        self.read_record()
+            self.delete(self.boot(self.pinned(599), 'host2', host='host2'))
+            self.revert(moving)
         self.assertEqual({moving['id']}, self.residents('host2'))
         self.assertEqual({first['id']}, self.residents('host1'))
 
@@ -179,7 +137,7 @@ class SriovTestCase(LibvirtTestCase):
             num_pfs=1, num_vfs=2)} if host == 'host1' else {}
 
     def virtual_function(self, kbps):
-        return self.flavor(kbps, **{'pci_passthrough:alias': 'vf:1'})
+        return self.flavor_with(kbps, **{'pci_passthrough:alias': 'vf:1'})
 
     def free(self):
         """Return how many virtual functions Nova has left."""
@@ -198,7 +156,7 @@ class SriovTestCase(LibvirtTestCase):
         second = self.boot(self.virtual_function(300), 'host1')
         # The other way round.
         self.boot_refused(self.virtual_function(100))
-        self.boot(self.flavor(100), 'host1', host='host1')
+        self.boot(self.flavor_with(100), 'host1', host='host1')
         self.delete(first)
         self.assertIn(second['id'], self.residents('host1'))
         self.boot_refused(self.virtual_function(601))

@@ -8,7 +8,7 @@ class MigrationTestCase(base.VSwitchTestCase):
 
     def test_a_cold_migration_goes_where_there_is_room(self):
         self.describe_hosts(1000, 999, 1000)
-        whole = self.flavor('whole', egress_kbps=1000)
+        whole = self.of(1000)
         server = self.boot(whole, host='host1')
         self.move_refused(server, 'migrate', host='host2')
         self.migrate(server)
@@ -28,17 +28,15 @@ class MigrationTestCase(base.VSwitchTestCase):
 
     def test_a_live_migration_goes_where_there_is_room(self):
         self.describe_hosts(1000, 999, 1000)
-        whole = self.flavor('whole', egress_kbps=1000)
+        whole = self.of(1000)
         server = self.boot(whole, host='host1')
-        self.move_refused(server, 'os-migrateLive', host='host2',
-                          block_migration='auto')
+        self.move_refused(server, 'os-migrateLive', host='host2')
         self.live_migrate(server)
         self.assertEqual('host3', self.host_of(server))
         # At once, whatever the hosts have reported so far.
         self.boot_refused(whole, host='host3')
         second = self.boot(whole, 'host1')
-        self.move_refused(server, 'os-migrateLive', host='host1',
-                          block_migration='auto')
+        self.move_refused(server, 'os-migrateLive', host='host1')
         self.describe_host('host2', saturation_kbps=1000)
         self.live_migrate(server, 'host2')
         self.assertEqual('host2', self.host_of(server))
@@ -52,11 +50,8 @@ class MigrationTestCase(base.VSwitchTestCase):
 
     def test_a_moving_vm_counts_with_its_learned_model(self):
         self.describe_hosts(1000, 400, 300)
-        server = self.boot(self.flavor('whole', egress_kbps=1000))
-        self.assertEqual('host1', self.host_of(server))
+        server = self.boot(self.of(1000), 'host1')
         self.learn(server['id'], egress_kbps=301)
         self.live_migrate(server)
         self.assertEqual('host2', self.host_of(server))
-        self.boot_refused(self.flavor('hundred', egress_kbps=100),
-                          host='host2')
-        self.boot(self.flavor('rest', egress_kbps=99), host='host2')
+        self.room('host2', 99)

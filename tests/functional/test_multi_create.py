@@ -8,7 +8,7 @@ class MultiCreateTestCase(base.VSwitchTestCase):
 
     def test_twelve_fill_three_hosts_and_thirteen_do_not_fit(self):
         self.describe_hosts(4000, 4500, 4999)
-        flavor = self.flavor('thousand', egress_kbps=1000)
+        flavor = self.of(1000)
         self.boot_many_refused(flavor, 13)
         # Those of the request that failed do not count.
         servers = self.boot_many(flavor, 12)
@@ -28,12 +28,11 @@ class MultiCreateTestCase(base.VSwitchTestCase):
 
     def test_requests_in_a_row_and_at_once_never_overfill(self):
         self.describe_hosts(2000, 2000, 2000)
-        flavor = self.flavor('thousand', egress_kbps=1000)
+        flavor = self.of(1000)
         self.boot_many(flavor, 2)
         posted = self.in_parallel([lambda: self.post(flavor)] * 4)
-        servers = [self._wait_for_state_change(server, 'ACTIVE')
-                   for server in posted]
-        self.assertEqual(4, len(servers))
+        for server in posted:
+            self._wait_for_state_change(server, 'ACTIVE')
         for host in self.HOSTS:
             self.assertEqual(2, len(self.residents(host)))
         self.boot_refused(flavor)

@@ -2,17 +2,12 @@
 """Hosts that are judged and never refused, and what is logged of them."""
 
 import argparse
-import logging
 import time
 
-from oslo_config import cfg
-
-from tests.fakes import prometheus as fake_prometheus
 from tests.functional import base
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd.subcommands import decision as decision_rows
 from vswitch_aware_scheduler.cmd.subcommands import explain
-from vswitch_aware_scheduler.conf import opts as conf_opts
 from vswitch_aware_scheduler import store
 
 
@@ -22,7 +17,7 @@ class DecisionsTestCase(base.VSwitchTestCase):
     HOSTS = ('host1', 'host2')
 
     def test_each_request_is_a_decision_as_the_log_has_it(self):
-        flavor = self.flavor('f600', egress_kbps=600)
+        flavor = self.of(600)
         self.describe_hosts(1000, 10)
         server = self.boot(flavor, 'host1')
         self.log.clear()
@@ -41,16 +36,14 @@ class DecisionsTestCase(base.VSwitchTestCase):
                 refused.outcome, refused.host, refused.admitted,
                 refused.refused))
         for item in refused.nearest:
-            line, = [text for text in self.log.messages()
-                     if 'fails the virtual switch check' in text
-                     and f'({item["host"]}, ' in text]
+            line, = self.log.lines('fails the virtual switch check',
+                                   f'({item["host"]}, ')
             self.assertTrue(line.endswith(item['text']), (line, item))
-        line, = [text for text in self.log.messages(logging.INFO)
-                 if 'no host passes' in text]
+        line, = self.log.lines('no host passes')
         self.assertTrue(line.endswith(decision_rows.row(refused)['summary']))
 
     def test_several_at_once_moves_and_forced_hosts(self):
-        flavor = self.flavor('f100', egress_kbps=100)
+        flavor = self.of(100)
         self.describe_hosts(1000, 1000)
         servers = self.boot_many(flavor, 3)
         decisions = self.decisions()
@@ -76,13 +69,12 @@ class ObserveTestCase(base.VSwitchTestCase):
 
     def refusals(self):
         """Return the debug lines of what would have been refused."""
-        lines = [text for text in self.log.messages()
-                 if 'fails the virtual switch check' in text]
+        lines = self.log.lines('fails the virtual switch check')
         self.log.clear()
         return lines
 
     def test_everything_passes_until_an_aggregate_enforces(self):
-        flavor = self.flavor('f600', egress_kbps=600)
+        flavor = self.of(600)
         # No profile at all.
         self.boot(flavor, 'host2', host='host2')
         refusal, = self.refusals()
@@ -116,29 +108,15 @@ class ObserveTestCase(base.VSwitchTestCase):
 
 
 class NoHostTestCase(base.VSwitchTestCase):
+    HOSTS = ('host1', 'host2')
 
-    def test_a_request_that_leaves_no_host_is_one_line_of_the_log(self):
-        flavor = self.flavor('f600', egress_kbps=600)
-        self.describe_hosts(1000, 1000, 599)
-        self.boot(flavor, host='host1')
-        self.boot(flavor, host='host2')
-        self.log.clear()
-        self.boot_refused(flavor)
-        line, = [text for text in self.log.messages(logging.INFO)
-                 if 'no host passes' in text]
-        self.assertIn('3 hosts: 2 overload probability, 1 peak; closest host',
-                      line)
-        self.assertIn('(1 > 0.01)', line)
-        # Of several at once, alternates to the last one are no refusal.
-        self.log.clear()
-        self.describe_host('host3', saturation_kbps=1200)
-        self.boot_many(flavor, 2)
-        self.assertEqual([], [text for text in self.log.messages(
-            logging.INFO) if 'no host passes' in text])
-        self.log.clear()
-        self.boot_many_refused(flavor, 2)
-        self.assertEqual(1, len([text for text in self.log.messages(
-            logging.INFO) if 'no host passes' in text]))
+    def test_alternates_to_the_last_of_several_are_no_refusal(self):
+        self.describe_hosts(1000, 1000)
+        for count, boot in ((1, self.boot_many_refused),
+                            (0, self.boot_many)):
+            self.log.clear()
+            boot(self.of(600), 2 + count)
+            self.assertEqual(count, len(self.log.lines('no host passes')))
 
 
 class ExplainTestCase(base.VSwitchTestCase):
@@ -158,66 +136,25 @@ class ExplainTestCase(base.VSwitchTestCase):
                      for host, policy in self.plugin._policies.items()},
             'uplink': {}, 'aggregate': {}, 'flavor': {
                 flavor['name']: flavor['extra_specs']
-                for flavor in self.flavors}},
+                for flavor in self.admin_api.get_flavors()}},
             time.time())
 
     def test_explain_agrees_with_the_log_of_the_scheduler(self):
-        self.flavors = [
-            {'name': name, 'extra_specs': {
-                'vswitch:egress_kbps': rate, 'vswitch:on_seconds': '100',
-                'vswitch:off_seconds': '900'}}
-            for name, rate in (('f600', '600'), ('f900', '900'))]
-        small, large = (self.flavor(flavor['name'], **{
-            key.removeprefix('vswitch:'): value
-            for key, value in flavor['extra_specs'].items()})
-            for flavor in self.flavors)
+        small, large = (self.on_off_flavor(f'f{rate}', rate, 0.1)
+                        for rate in (600, 900))
         self.describe_hosts(1000, 1400, 899)
-        for _ in range(2):
-            self.boot(small, 'host1', host='host1')
-            self.boot(small, 'host2', host='host2')
-        self.boot(small, 'host2', host='host2')
+        for host, count in (('host1', 2), ('host2', 3)):
+            self.boot_many(small, count, host=host)
         self.log.clear()
         self.boot_refused(large)
-        lines = self.log.messages()
         self.store_fleet()
         answer = explain.run(argparse.Namespace(
             server=None, flavor='f900', of_project=None, networks=[],
-            host=None), self.options(), self.store)
-        line, = [text for text in lines if 'no host passes' in text]
+            host=None), base.make_conf(), self.store)
+        line, = self.log.lines('no host passes')
         self.assertTrue(line.endswith(answer['summary']),
                         (line, answer['summary']))
         for row in answer['hosts']:
-            line, = [text for text in lines
-                     if 'fails the virtual switch check' in text
-                     and f'({row["host"]}, ' in text]
+            line, = self.log.lines('fails the virtual switch check',
+                                   f'({row["host"]}, ')
             self.assertTrue(line.endswith(row['text']), (line, row['text']))
-
-    def options(self):
-        conf = cfg.ConfigOpts()
-        conf_opts.register_opts(conf)
-        conf([], default_config_files=[])
-        return conf
-
-
-class MetricsTestCase(base.VSwitchTestCase):
-    HOSTS = ('host1', 'host2')
-
-    def setUp(self):
-        self.port = fake_prometheus.free_ports(1)
-        self.OPTIONS = {'scheduler_metrics_port': self.port,
-                        'scheduler_metrics_ports': 1}
-        super().setUp()
-
-    def test_prometheus_gets_the_numbers_of_the_worker(self):
-        flavor = self.flavor('f600', egress_kbps=600)
-        self.describe_hosts(1000, 10)
-        self.boot(flavor, 'host1')
-        self.boot_refused(flavor)
-        metrics = fake_prometheus.scraped(self.port)
-        self.assertEqual(
-            (2, 1, 4, 1, 2, 0, 2), tuple(metrics[key] for key in (
-                ('requests_judged_total',), ('requests_without_host_total',),
-                ('hosts_judged_total',),
-                ('hosts_refused_total', 'overload probability'),
-                ('hosts_refused_total', 'peak'), ('degraded',), ('hosts',))))
-        self.assertLess(metrics['record_age_seconds',], base.TIMEOUT_SECONDS)

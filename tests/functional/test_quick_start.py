@@ -124,13 +124,6 @@ class DocumentTestCase(unittest.TestCase):
                     line, r'pip install .*(?<!/)vswitch_aware_scheduler',
                     path)
 
-    def test_switching_off_names_both_plugins(self):
-        text = (PROJECT / 'doc/source/admin/troubleshooting.rst').read_text()
-        text = text.partition('Switch the filter off\n')[2]
-        for name in ('VSwitchFilter``', 'VSwitchWeigher``',
-                     'enabled_filters', 'weight_classes'):
-            self.assertIn(name, text)
-
 
 class QuickStartTestCase(base.VSwitchTestCase):
     HOSTS = ('compute7', 'compute8')

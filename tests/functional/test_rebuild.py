@@ -11,7 +11,7 @@ class RebuildTestCase(base.VSwitchTestCase):
 
     def test_a_rebuild_passes_on_an_overloaded_host(self):
         self.describe_hosts(1000, 1000)
-        whole = self.flavor('whole', egress_kbps=1000)
+        whole = self.of(1000)
         server = self.boot(whole, 'host1', host='host1')
         self.describe_host('host1', saturation_kbps=10)
         self.boot_refused(whole, host='host1')
@@ -23,6 +23,4 @@ class RebuildTestCase(base.VSwitchTestCase):
         self.assertEqual('host1', self.host_of(server))
         # It is counted once, as before.
         self.describe_host('host1', saturation_kbps=1100)
-        self.boot(self.flavor('rest', egress_kbps=100), 'host1',
-                  host='host1')
-        self.boot_refused(self.flavor('least', egress_kbps=1), host='host1')
+        self.room('host1', 100)

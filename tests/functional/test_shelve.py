@@ -10,7 +10,7 @@ class ShelveTestCase(base.VSwitchTestCase):
     def test_an_unshelved_vm_counts_with_its_learned_model(self):
         self.flags(shelved_offload_time=0)
         self.describe_hosts(1000, 600)
-        whole = self.flavor('whole', egress_kbps=1000)
+        whole = self.of(1000)
         server = self.boot(whole, 'host1')
         self._shelve_server(server)
         self.wait_for(lambda: not self._lists(server['id']),
@@ -25,8 +25,7 @@ class ShelveTestCase(base.VSwitchTestCase):
         self.learn(server['id'], egress_kbps=500)
         self._unshelve_server(server)
         self.assertEqual('host2', self.host_of(server))
-        self.boot_refused(self.flavor('more', egress_kbps=101), host='host2')
-        self.boot(self.flavor('rest', egress_kbps=100), 'host2')
+        self.room('host2', 100)
         self.boot_refused(whole)
         self.delete(other)
         self.boot(whole, 'host1')

@@ -10,7 +10,7 @@ class WeigherTestCase(base.VSwitchTestCase):
     def setUp(self):
         super().setUp()
         self.describe_hosts(100000, 100000, 100000)
-        self.flavor_id = self.flavor('f1000', egress_kbps=1000)
+        self.flavor_id = self.of(1000)
 
     def test_a_positive_multiplier_spreads(self):
         with self.weighed() as answers:
@@ -41,8 +41,7 @@ class WeigherTestCase(base.VSwitchTestCase):
         for host, saturation in zip(self.HOSTS, (130000, 110000, 100000)):
             self.describe_host(host, saturation_kbps=saturation,
                                overload_probability=1)
-        self.boot(self.flavor('constant', egress_kbps=69000), 'host1',
-                  host='host1')
+        self.boot(self.of(69000), 'host1', host='host1')
         for host in ('host2', 'host3'):
             self.boot(resident, host, host=host)
         half = self.on_off_flavor('half', 60000, 0.1)
@@ -66,41 +65,20 @@ class WeigherTestCase(base.VSwitchTestCase):
                          self.hosts_of(self.boot_many(self.flavor_id, 3)))
 
 
-class PackingTestCase(base.VSwitchTestCase):
-    WEIGHERS = [base.OUR_WEIGHER]
-    OPTIONS = {'vswitch_weight_multiplier': -1.0}
-
-    def test_the_multiplier_of_the_options_packs(self):
-        self.describe_hosts(4000, 4000, 4000)
-        flavor = self.flavor('f1000', egress_kbps=1000)
-        self.assertEqual([4], list(self.hosts_of(
-            self.boot_many(flavor, 4)).values()))
-        self.assertEqual([3], list(self.hosts_of(
-            [self.boot(flavor) for _ in range(3)]).values()))
-
-
 class OnlyWeigherTestCase(base.VSwitchTestCase):
-    """The weigher without the filter."""
-
     WEIGHERS = [base.OUR_WEIGHER]
     FILTERS = base.NOVA_FILTERS
 
     def test_the_weigher_works_without_the_filter(self):
         self.describe_hosts(1000, 1000, 1000)
-        flavor = self.flavor('f900', egress_kbps=900)
         self.assertEqual({'host1': 2, 'host2': 2, 'host3': 2},
-                         self.hosts_of(self.boot_many(flavor, 6)))
-        self.boot(flavor)
+                         self.hosts_of(self.boot_many(self.of(900), 6)))
 
 
 class OnlyFilterTestCase(base.VSwitchTestCase):
-    """The filter without the weigher."""
-
     WEIGHERS = ['nova.scheduler.weights.all_weighers']
 
     def test_the_filter_works_without_the_weigher(self):
         self.describe_hosts(1000, 1000, 1000)
-        flavor = self.flavor('f1000', egress_kbps=1000)
-        self.boot_many_refused(flavor, 4)
-        self.boot_many(flavor, 3)
-        self.boot_refused(flavor)
+        self.boot_many_refused(self.of(1000), 4)
+        self.boot_many(self.of(1000), 3)

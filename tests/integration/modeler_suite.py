@@ -84,19 +84,3 @@ class KilledModelersTestCase(base.SharingTestCase):
         print(f'{KILLS} kills, {generation} generations, '
               f'{time.monotonic() - began:.0f} s')
         self.assertEqual([], modeler_processes.lines(self.log, 'ERROR'))
-
-    def test_a_new_modeler_takes_a_share_and_an_ended_one_returns_it(self):
-        modeler_processes.wait_for(self._caught_up, 'all is learned')
-        self.clock.set(self.clock() + 3 * base.PERIOD)
-        modeler_processes.wait_for(self._caught_up, 'all is learned')
-        third = self._modeler()
-        modeler_processes.wait_for(
-            lambda: any('3 modelers share' in line for line
-                        in modeler_processes.lines(self.log)), 'three share')
-        self.assertEqual(0, third.end())
-        self.assertEqual(0, self.modelers[0].end())
-        self.clock.set(self.clock() + 3 * base.PERIOD)
-        modeler_processes.wait_for(self._caught_up, 'all is learned')
-        self.assertEqual(0, self.modelers[1].end())
-        self.run_pass(self.scratch, now=self.clock())
-        self.assert_learned_once()

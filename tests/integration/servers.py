@@ -161,36 +161,74 @@ def listens(port):
     return False
 
 
-class PostgreSQL(Server):
-    """An empty database; ``url`` for SQLAlchemy."""
+class Daemon(Server):
+    """One process that answers on a port.
+
+    :ivar port: where it listens
+    :ivar url: for its clients
+    """
+
+    scheme = 'http'
 
     def _setUp(self):
         super()._setUp()
-        place = '/usr/lib/postgresql/*/bin'
-        initdb, postgres = program('initdb', place), program('postgres', place)
+        self.port = free_port()
+        self.url = f'{self.scheme}://127.0.0.1:{self.port}'
+        self._options = {}
+        self._command = self.prepare()
+        self.start_server()
+
+    def prepare(self):
+        """Return the command, and make what has to be there before."""
+        raise NotImplementedError
+
+    def is_ready(self):
+        """Whether the process answers."""
+        return listens(self.port)
+
+    def start_server(self):
+        self.process = self.start(*self._command, **self._options)
+        self.wait(self.process, self.is_ready)
+
+    def stop_server(self):
+        self.end(self.process)
+
+
+class _Database(Daemon):
+    """An empty database; ``url`` for SQLAlchemy."""
+
+    def make_data(self):
+        """Make the folder of the data; the server runs there."""
         user = _demoted()
         data = os.path.join(self.folder, 'data')
         os.mkdir(data, 0o700)
         if user:
             os.chown(data, user['user'], user['group'])
-        self.run_to_end(os.path.realpath(initdb), '-D', data, '-U', 'gnocchi',
-                        '--auth=trust', '-E', 'UTF8', '--locale=C.UTF-8',
-                        '--no-sync', cwd=data, **user)
-        self.port = free_port()
-        self._command = (
-            os.path.realpath(postgres), '-D', data, '-p', str(self.port),
-            '-h', '127.0.0.1', '-k', data, '-F')
         self._options = {'cwd': data, **user}
+        return data
+
+
+class PostgreSQL(_Database):
+    """An empty database; ``url`` for SQLAlchemy."""
+
+    def prepare(self):
+        initdb, postgres = (
+            os.path.realpath(program(name, '/usr/lib/postgresql/*/bin'))
+            for name in ('initdb', 'postgres'))
+        data = self.make_data()
+        self.run_to_end(initdb, '-D', data, '-U', 'gnocchi', '--auth=trust',
+                        '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync',
+                        **self._options)
         self.url = f'postgresql://gnocchi@127.0.0.1:{self.port}/postgres'
-        self.start_server()
+        return (postgres, '-D', data, '-p', str(self.port), '-h', '127.0.0.1',
+                '-k', data, '-F')
 
     def start_server(self):
-        self.process = self.start(*self._command, **self._options)
-        self.wait(self.process, self._accepts)
+        super().start_server()
         # SIGINT: end now, whoever is connected.
         self.addCleanup(self.end, self.process, signal.SIGINT)
 
-    def _accepts(self):
+    def is_ready(self):
         # It listens before it accepts connections.
         if not listens(self.port):
             return False
@@ -202,40 +240,24 @@ class PostgreSQL(Server):
         self.end(self.process, signal.SIGINT)
 
 
-class MariaDB(Server):
+class MariaDB(_Database):
     """An empty database; ``url`` for SQLAlchemy."""
 
-    def _setUp(self):
-        super()._setUp()
+    def prepare(self):
         install = program('mariadb-install-db')
         mariadbd = program('mariadbd', '/usr/sbin', '/usr/local/sbin')
-        user = _demoted()
-        data = os.path.join(self.folder, 'data')
-        os.mkdir(data, 0o700)
-        if user:
-            os.chown(data, user['user'], user['group'])
+        data = self.make_data()
         # Else it writes to the folder of the system's own server.
         common = ('--no-defaults', f'--datadir={data}')
-        self._options = {'cwd': data, 'env': {**os.environ, 'TMPDIR': data},
-                         **user}
+        self._options['env'] = {**os.environ, 'TMPDIR': data}
         self.run_to_end(install, *common, '--skip-test-db',
                         '--auth-root-authentication-method=normal',
                         **self._options)
-        self.port = free_port()
-        self._command = (
-            mariadbd, *common, f'--port={self.port}',
-            '--bind-address=127.0.0.1', f'--socket={data}/socket',
-            f'--pid-file={data}/pid', '--skip-name-resolve',
-            '--innodb-flush-log-at-trx-commit=0')
         self.url = f'mysql+pymysql://root@127.0.0.1:{self.port}/mysql'
-        self.start_server()
-
-    def start_server(self):
-        self.process = self.start(*self._command, **self._options)
-        self.wait(self.process, lambda: listens(self.port))
-
-    def stop_server(self):
-        self.end(self.process)
+        return (mariadbd, *common, f'--port={self.port}',
+                '--bind-address=127.0.0.1', f'--socket={data}/socket',
+                f'--pid-file={data}/pid', '--skip-name-resolve',
+                '--innodb-flush-log-at-trx-commit=0')
 
 
 class GaleraNode(MariaDB):
@@ -250,27 +272,25 @@ class GaleraNode(MariaDB):
         super().__init__()
         self._first = first
 
-    def start_server(self):
+    def prepare(self):
         provider = _existing('/usr/lib/galera/libgalera_smm.so',
                              '/usr/lib/libgalera_smm.so')
-        self.peers_at, incremental = (
-            f'127.0.0.1:{free_port()}' for _ in range(2))
+        self.peers_at, incremental, receiver = (
+            f'127.0.0.1:{free_port()}' for _ in range(3))
         joined = self._first.peers_at if self._first else ''
         # The second node keeps the quorum when the first dies.
-        self._command += (
+        return super().prepare() + (
             '--wsrep-on=ON', f'--wsrep-provider={provider}',
             f'--wsrep-cluster-address=gcomm://{joined}',
             '--binlog-format=ROW', '--innodb-autoinc-lock-mode=2',
             '--wsrep-sst-method=rsync', '--wsrep-node-address=127.0.0.1',
-            f'--wsrep-sst-receive-address=127.0.0.1:{free_port()}',
+            f'--wsrep-sst-receive-address={receiver}',
             '--wsrep-provider-options='
             f'gmcast.listen_addr=tcp://{self.peers_at};'
             f'ist.recv_addr={incremental};gcache.size=16M;'
             f'pc.weight={2 if joined else 1}')
-        super().start_server()
-        self.wait(self.process, self._is_ready)
 
-    def _is_ready(self):
+    def is_ready(self):
         engine = sa.create_engine(self.url)
         try:
             with engine.connect() as connection:
@@ -282,55 +302,40 @@ class GaleraNode(MariaDB):
             engine.dispose()
 
 
-class Redis(Server):
+class Redis(Daemon):
     """An empty Redis; ``url`` for tooz."""
 
-    def _setUp(self):
-        super()._setUp()
-        self.port = free_port()
-        self._command = (
-            program('redis-server'), '--port', str(self.port), '--bind',
-            '127.0.0.1', '--dir', self.folder, '--save', '', '--appendonly',
-            'no')
-        self.url = f'redis://127.0.0.1:{self.port}'
-        self.start_server()
+    scheme = 'redis'
 
-    def start_server(self):
-        self.process = self.start(*self._command)
-        self.wait(self.process, lambda: listens(self.port))
-
-    def stop_server(self):
-        self.end(self.process)
+    def prepare(self):
+        return (program('redis-server'), '--port', str(self.port), '--bind',
+                '127.0.0.1', '--dir', self.folder, '--save', '',
+                '--appendonly', 'no')
 
 
-class Etcd(Server):
+class Etcd(Daemon):
     """An empty etcd; ``url`` for tooz."""
 
-    def _setUp(self):
-        super()._setUp()
-        self.port = free_port()
+    scheme = 'etcd3+http'
+
+    def prepare(self):
         clients = f'http://127.0.0.1:{self.port}'
         peers = f'http://127.0.0.1:{free_port()}'
-        self._command = (
-            program('etcd'), '--data-dir', os.path.join(self.folder, 'data'),
-            '--listen-client-urls', clients,
-            '--advertise-client-urls', clients,
-            '--listen-peer-urls', peers, '--initial-advertise-peer-urls',
-            peers, '--initial-cluster', f'default={peers}')
-        self.url = f'etcd3+{clients}'
-        self.process = self.start(*self._command)
-        self.wait(self.process, lambda: listens(self.port))
+        return (program('etcd'), '--data-dir', f'{self.folder}/data',
+                '--listen-client-urls', clients,
+                '--advertise-client-urls', clients,
+                '--listen-peer-urls', peers, '--initial-advertise-peer-urls',
+                peers, '--initial-cluster', f'default={peers}')
 
 
-class ZooKeeper(Server):
+class ZooKeeper(Daemon):
     """An empty ZooKeeper; ``url`` for tooz."""
 
     #: It wants a Java machine, which is ten times what the others want.
     required = False
+    scheme = 'zookeeper'
 
-    def _setUp(self):
-        super()._setUp()
-        self.port = free_port()
+    def prepare(self):
         path = self.write('zoo.cfg', f'''
             dataDir={self.folder}
             clientPort={self.port}
@@ -338,11 +343,8 @@ class ZooKeeper(Server):
             tickTime=500
             admin.enableServer=false
             ''')
-        self.url = f'zookeeper://127.0.0.1:{self.port}'
-        self.process = self.start(
-            program('zkServer.sh', '/usr/share/zookeeper/bin'),
-            'start-foreground', path)
-        self.wait(self.process, lambda: listens(self.port))
+        return (program('zkServer.sh', '/usr/share/zookeeper/bin'),
+                'start-foreground', path)
 
 
 _WSGI_SERVER = '''
@@ -375,7 +377,7 @@ _GNOCCHI_API = '''
 '''
 
 
-class Gnocchi(Server):
+class Gnocchi(Daemon):
     """A real Gnocchi: API, metricd, files, PostgreSQL as its index.
 
     :ivar url: of the API; ``gnocchi-basic`` authentication, user "admin"
@@ -385,53 +387,43 @@ class Gnocchi(Server):
         super().__init__()
         self._max_limit = max_limit
 
-    def _setUp(self):
-        super()._setUp()
+    def prepare(self):
         upgrade = program('gnocchi-upgrade')
         metricd = program('gnocchi-metricd')
         # The interpreter that has Gnocchi.
         with open(upgrade) as script:
             python = script.readline().lstrip('#!').strip()
         database = self.useFixture(PostgreSQL())
-        self.port = free_port()
-        self.url = f'http://127.0.0.1:{self.port}'
-        configuration = os.path.join(self.folder, 'gnocchi.conf')
-        with open(configuration, 'w') as stream:
-            stream.write(textwrap.dedent(f'''
-                [DEFAULT]
-                coordination_url = file://{self.folder}/coordination
-                parallel_operations = 1
-                [api]
-                auth_mode = basic
-                max_limit = {self._max_limit}
-                [indexer]
-                url = {database.url}
-                [storage]
-                driver = file
-                file_basepath = {self.folder}/storage
-                [incoming]
-                driver = file
-                file_basepath = {self.folder}/incoming
-                [metricd]
-                workers = 1
-                metric_processing_delay = 1
-                metric_reporting_delay = -1
-                '''))
+        configuration = self.write('gnocchi.conf', f'''
+            [DEFAULT]
+            coordination_url = file://{self.folder}/coordination
+            parallel_operations = 1
+            [api]
+            auth_mode = basic
+            max_limit = {self._max_limit}
+            [indexer]
+            url = {database.url}
+            [storage]
+            driver = file
+            file_basepath = {self.folder}/storage
+            [incoming]
+            driver = file
+            file_basepath = {self.folder}/incoming
+            [metricd]
+            workers = 1
+            metric_processing_delay = 1
+            metric_reporting_delay = -1
+            ''')
         for name in ('coordination', 'storage', 'incoming'):
             os.mkdir(os.path.join(self.folder, name))
         self.run_to_end(upgrade, '--config-file', configuration,
                         '--sacks-number', '8')
-        self.metricd = self.start(metricd, '--config-file', configuration)
-        self._command = (python, '-c', textwrap.dedent(_GNOCCHI_API),
-                         configuration, str(self.port))
-        self.start_api()
+        self.start(metricd, '--config-file', configuration)
+        return (python, '-c', textwrap.dedent(_GNOCCHI_API), configuration,
+                str(self.port))
 
-    def start_api(self):
-        self.process = self.start(*self._command)
-        self.wait(self.process, lambda: answers(self.url + '/v1/status'))
-
-    def stop_api(self):
-        self.end(self.process)
+    def is_ready(self):
+        return answers(self.url + '/v1/status')
 
     def settled(self, patience=START_SECONDS * 5):
         """Return once every measure is processed.
@@ -456,38 +448,33 @@ class Gnocchi(Server):
             time.sleep(.2)
 
 
-class Prometheus(Server):
+class Prometheus(Daemon):
     """A real Prometheus with history that was recorded elsewhere.
 
-    :ivar url: of the server
+    :param metrics: text in the OpenMetrics format
+    :param arguments: further arguments of the program
+    :param patience: longest time to take it in, seconds
     """
 
     def __init__(self, metrics, arguments=(), patience=120):
-        """Remember what to serve.
-
-        :param metrics: text in the OpenMetrics format
-        :param patience: longest time to take it in, seconds
-        """
         super().__init__()
         self._metrics = metrics
         self._arguments = arguments
         self._patience = patience
 
-    def _setUp(self):
-        super()._setUp()
+    def prepare(self):
         prometheus = program('prometheus')
         self.take_in(self._metrics)
-        configuration = os.path.join(self.folder, 'prometheus.yml')
-        with open(configuration, 'w') as stream:
-            stream.write('global: {scrape_interval: 1h}\n')
-        self.port = free_port()
-        self.url = f'http://127.0.0.1:{self.port}'
-        self._command = (
-            prometheus, f'--config.file={configuration}',
-            f'--storage.tsdb.path={self.folder}/data',
-            '--storage.tsdb.retention.time=100y',
-            f'--web.listen-address=127.0.0.1:{self.port}', *self._arguments)
-        self.start_server()
+        configuration = self.write('prometheus.yml',
+                                   'global: {scrape_interval: 1h}\n')
+        return (prometheus, f'--config.file={configuration}',
+                f'--storage.tsdb.path={self.folder}/data',
+                '--storage.tsdb.retention.time=100y',
+                f'--web.listen-address=127.0.0.1:{self.port}',
+                *self._arguments)
+
+    def is_ready(self):
+        return answers(self.url + '/-/ready')
 
     def take_in(self, metrics):
         """Add to the history; the server must not run.
@@ -503,39 +490,30 @@ class Prometheus(Server):
                         os.path.join(self.folder, 'data'),
                         timeout=self._patience)
 
-    def start_server(self):
-        self.process = self.start(*self._command)
-        self.wait(self.process, lambda: answers(self.url + '/-/ready'))
 
-    def stop_server(self):
-        self.end(self.process)
-
-
-class VictoriaMetrics(Server):
+class VictoriaMetrics(Daemon):
     """A real VictoriaMetrics with history that was recorded elsewhere.
 
-    :ivar url: of the server
+    :param series: list of (name, labels, times, values)
+    :param arguments: further arguments of the program
     """
 
     def __init__(self, series, arguments=()):
-        """Remember what to serve.
-
-        :param series: list of (name, labels, times, values)
-        :param arguments: further arguments of the program
-        """
         super().__init__()
         self._series = series
         self._arguments = arguments
 
-    def _setUp(self):
-        super()._setUp()
-        self.port = free_port()
-        self.url = f'http://127.0.0.1:{self.port}'
-        self.process = self.start(
-            program('victoria-metrics'),
-            f'-storageDataPath={self.folder}/data', '-retentionPeriod=100y',
-            f'-httpListenAddr=127.0.0.1:{self.port}', *self._arguments)
-        self.wait(self.process, lambda: answers(self.url + '/health'))
+    def prepare(self):
+        return (program('victoria-metrics'),
+                f'-storageDataPath={self.folder}/data',
+                '-retentionPeriod=100y',
+                f'-httpListenAddr=127.0.0.1:{self.port}', *self._arguments)
+
+    def is_ready(self):
+        return answers(self.url + '/health')
+
+    def start_server(self):
+        super().start_server()
         answer = requests.post(self.url + '/api/v1/import', data='\n'.join(
             json.dumps({'metric': {'__name__': name, **labels},
                         'values': values.tolist(),
@@ -547,18 +525,25 @@ class VictoriaMetrics(Server):
                      timeout=60).raise_for_status()
 
 
-class Keystone(Server):
+class _WsgiServer(Daemon):
+    """An application of WSGI, served by this Python."""
+
+    def application(self, name, **environment):
+        """Return the command of an application, "module:name"."""
+        self._options['env'] = {**os.environ, **environment}
+        return (sys.executable, '-c', textwrap.dedent(_WSGI_SERVER), name,
+                str(self.port))
+
+
+class Keystone(_WsgiServer):
     """A real keystone with SQLite and one user, an admin.
 
     :ivar url: of the API, without its version
     :ivar auth: options of the plugin "password" of keystoneauth1
     """
 
-    def _setUp(self):
-        super()._setUp()
+    def prepare(self):
         manage = program('keystone-manage')
-        self.port = free_port()
-        self.url = f'http://127.0.0.1:{self.port}'
         self.auth = {
             'auth_type': 'password', 'auth_url': self.url + '/v3',
             'username': 'admin', 'password': 'not a secret',
@@ -585,11 +570,11 @@ class Keystone(Server):
                          '--bootstrap-public-url', self.url + '/v3/',
                          '--bootstrap-internal-url', self.url + '/v3/')):
             self.run_to_end(manage, '--config-dir', self.folder, *command)
-        self.process = self.start(
-            sys.executable, '-c', textwrap.dedent(_WSGI_SERVER),
-            'keystone.wsgi.api:application', str(self.port),
-            env={**os.environ, 'OS_KEYSTONE_CONFIG_DIR': self.folder})
-        self.wait(self.process, lambda: answers(self.url + '/v3'))
+        return self.application('keystone.wsgi.api:application',
+                                OS_KEYSTONE_CONFIG_DIR=self.folder)
+
+    def is_ready(self):
+        return answers(self.url + '/v3')
 
     def register(self, kind, url):
         """Put a service into the catalog.
@@ -619,12 +604,11 @@ class Keystone(Server):
             'service_id': add('services', 'service', {'type': kind})})
 
 
-class Aetos(Server):
+class Aetos(_WsgiServer):
     """A real Aetos before a Prometheus, which asks a keystone who asks.
 
     :param prometheus: :class:`Prometheus`
     :param keystone: :class:`Keystone`
-    :ivar url: of the service
     """
 
     def __init__(self, prometheus, keystone):
@@ -632,12 +616,9 @@ class Aetos(Server):
         self._prometheus = prometheus
         self._keystone = keystone
 
-    def _setUp(self):
-        super()._setUp()
+    def prepare(self):
         if importlib.util.find_spec('aetos') is None:
             raise MissingProgram('aetos is not installed')
-        self.port = free_port()
-        self.url = f'http://127.0.0.1:{self.port}'
         os.mkdir(os.path.join(self.folder, '.aetos'))
         self.write('.aetos/aetos.conf', textwrap.dedent(f'''
             [prometheus]
@@ -648,14 +629,14 @@ class Aetos(Server):
             ''') + ''.join(
                 f'{name} = {value}\n'
                 for name, value in self._keystone.auth.items()))
-        self.process = self.start(
-            sys.executable, '-c', textwrap.dedent(_WSGI_SERVER),
-            'aetos.wsgi.api:application', str(self.port),
-            env={**os.environ, 'HOME': self.folder})
-        self.wait(self.process, lambda: answers(self.url))
+        return self.application('aetos.wsgi.api:application',
+                                HOME=self.folder)
+
+    def is_ready(self):
+        return answers(self.url)
 
 
-class Ceilometer(Server):
+class Ceilometer(Daemon):
     """A real Ceilometer API server of before Queens, with SQLite.
 
     Such a server needs a Python of its day: 8.1.5 runs on 3.6.
@@ -665,13 +646,9 @@ class Ceilometer(Server):
 
     required = False
 
-    def _setUp(self):
-        super()._setUp()
+    def prepare(self):
         api, upgrade = program('ceilometer-api'), program('ceilometer-upgrade')
-        self.port = free_port()
-        self.url = f'http://127.0.0.1:{self.port}'
-        path = os.path.join(self.folder, 'ceilometer.conf')
-        self.write('ceilometer.conf', f'''
+        path = self.write('ceilometer.conf', f'''
             [DEFAULT]
             transport_url = fake://
             api_paste_config = {self.folder}/api_paste.ini
@@ -694,10 +671,11 @@ class Ceilometer(Server):
             {'context_is_admin': 'role:admin', **rules}))
         self.run_to_end(upgrade, '--config-file', path,
                         '--skip-gnocchi-resource-types')
-        self.process = self.start(api, '-b', '127.0.0.1', '-p',
-                                  str(self.port), '--', '--config-file', path)
-        self.wait(self.process,
-                  lambda: answers(self.url + '/v2/capabilities'))
+        return (api, '-b', '127.0.0.1', '-p', str(self.port), '--',
+                '--config-file', path)
+
+    def is_ready(self):
+        return answers(self.url + '/v2/capabilities')
 
 
 class Neutron(Server):

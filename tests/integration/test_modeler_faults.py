@@ -86,12 +86,6 @@ class FaultsWhileModelling(base.WithServer):
     def service_store(self):
         return store.Store(self.url, 1.0)
 
-    def stop_server(self):
-        self.server.stop_server()
-
-    def start_server(self):
-        self.server.start_server()
-
     def learned_samples(self):
         return {uuid: one.counts.total_samples for uuid, one
                 in self.store.learned(self.store.resume_points()).items()}
@@ -198,11 +192,11 @@ class FaultsWhileModelling(base.WithServer):
         def spoil(after):
             self.proxy.spoil(Proxy.ENDS, after)
             if not after:
-                self.stop_server()
+                self.server.stop_server()
 
         def heal():
             if self.server.process.poll() is not None:
-                self.start_server()
+                self.server.start_server()
             self.proxy.heal()
 
         self.assert_survived(spoil, heal)
@@ -216,111 +210,6 @@ class FaultsWhileModelling(base.WithServer):
         self.assert_survived(
             functools.partial(self.proxy.spoil, Proxy.TALKS_NONSENSE),
             self.proxy.heal)
-
-
-class LivesOfInstances(modeler_base.MemoryDriver):
-    """Counters of instances that come, go, move and begin again.
-
-    :ivar known: {uuid: (from, to)} when telemetry knows it
-    """
-
-    def __init__(self, clock):
-        super().__init__(counters=True)
-        self._clock = clock
-        self.known = {}
-
-    def live(self, number, times, rates, begin=0.0, changes=(), name=None):
-        """Add an instance of so many kbit/s.
-
-        :param changes: {sample: value that its counter goes on from}
-        """
-        counter = begin + np.cumsum(rates) * 125.0 * PERIOD
-        for at, value in dict(changes).items():
-            counter[at:] += value - counter[at]
-        counter %= 2.0 ** 32
-        uuid = self.put(number, times, counter, counter, name)
-        self.known[uuid] = times[0], times[-1] + 20 * PERIOD
-        return uuid
-
-    def instances(self):
-        return [instance for instance in super().instances()
-                if self.known[instance.uuid][0] <= self._clock()
-                <= self.known[instance.uuid][1]]
-
-
-class LivesTestCase(modeler_base.SharingTestCase):
-    """What happens to instances, clock and modeler, all at once."""
-
-    def setUp(self):
-        super().setUp()
-        self.rng = np.random.default_rng(11)
-        self.clock = modeler_processes.Clock(modeler_base.BEGIN)
-        self.log = os.path.join(self.directory, 'log')
-        self.driver = LivesOfInstances(self.clock)
-        self.times = modeler_base.BEGIN + PERIOD * np.arange(400)
-        self.rates = np.floor(self.rng.lognormal(4, 1, 400))
-        driver, times, rates = self.driver, self.times, self.rates
-        self.steady = driver.live(0, times, rates)
-        self.reset = driver.live(1, times, rates, changes={150: 0.0})
-        # A counter of 32 bits goes over their end.
-        self.wrapped = driver.live(2, times, rates, begin=2.0 ** 32 - 4e8)
-        # Its counter begins anew on another host.
-        self.migrated = driver.live(3, times, rates, changes={
-            120: 0.0, 240: 0.0, 360: 0.0})
-        self.deleted = driver.live(4, times[:180], rates[:180], name='web')
-        self.reborn = driver.live(5, times[181:], 2 * rates[181:],
-                                  name='web')
-
-    def _set_up(self):
-        return wiring.SetUp(store.Store(self.url), self.driver,
-                            learning.LearningSettings('memory'), .02)
-
-    def _last(self):
-        return max((point.last_time for point
-                    in self.store.resume_points().values()), default=0)
-
-    def test_no_model_is_lost_and_no_sign_is_wrong(self):
-        modeler = modeler_processes.Modeler(self._set_up, self.clock,
-                                            self.log)
-        modeler.start()
-        self.addCleanup(lambda: modeler.kill())
-        modelled = set()
-        for step, at in enumerate(range(30, 399, 12)):
-            now = self.times[at]
-            self.clock.set(now)
-            modeler_processes.wait_for(
-                lambda now=now: self._last() >= now - 2 * PERIOD,
-                f'samples until {now}')
-            stored = set(self.store.resume_points())
-            self.assertLessEqual(modelled, stored)
-            modelled = stored
-            if step % 3 == 1:
-                self.clock.set(now - 50 * PERIOD)
-                modeler_processes.wait_for(lambda: any(
-                    'later than the clock' in line for line
-                    in modeler_processes.lines(self.log)), 'a word of it')
-            if step % 5 == 4:
-                modeler.kill()
-                modeler.start()
-        self.clock.set(self.times[-1] + PERIOD)
-        modeler_processes.wait_for(
-            lambda: self._last() >= self.times[-1] - PERIOD, 'the end')
-        self.assertEqual(0, modeler.end())
-        for uuid, changes, rates in (
-                (self.steady, 0, self.rates), (self.reset, 1, self.rates),
-                (self.wrapped, 1, self.rates),
-                (self.migrated, 3, self.rates),
-                (self.deleted, 0, self.rates[:180]),
-                (self.reborn, 0, 2 * self.rates[181:])):
-            stored = self.store.model(uuid)
-            # The last reading closes the last period; each change costs one.
-            self.assertEqual(len(rates) - 1 - changes, stored.samples, uuid)
-            self.assertEqual(changes, stored.refused.reset, uuid)
-            peak = stored.model.peak
-            self.assertLessEqual(peak[0], rates.max() * 1.0001)
-            self.assertGreater(min(stored.model.mean[:2]), 0)
-        self.assertEqual(2, len(self.store.models(name='web')))
-        self.assertEqual([], modeler_processes.lines(self.log, 'ERROR'))
 
 
 class FaultsOfDatabase(FaultsWhileModelling):
@@ -400,9 +289,3 @@ class GnocchiFaultsTestCase(FaultsOfTelemetry, modeler_base.SharingTestCase):
             {**self.access(), 'url': None, 'auth': {
                 'auth_type': 'gnocchi-basic', 'user': 'admin',
                 'endpoint': self.url_of(self.proxy.port)}}, clock=self.clock)
-
-    def stop_server(self):
-        self.server.stop_api()
-
-    def start_server(self):
-        self.server.start_api()

@@ -22,36 +22,23 @@ from vswitch_aware_scheduler.telemetry import prometheus
 class PrometheusTest(base.WithServer, telemetry_services.PrometheusContract,
                      testtools.TestCase):
 
-    options = {}
     arguments = ()
 
     @classmethod
     def make_server(cls):
-        return servers.Prometheus(feeds.open_metrics(cls.series(
-            telemetry_counters.interfaces(
-                telemetry_driver.sample_traffic()))), cls.arguments)
-
-    @classmethod
-    def series(cls, interfaces):
-        return telemetry_stand_ins.ceilometer_series(interfaces)
+        return servers.Prometheus(feeds.open_metrics(
+            telemetry_stand_ins.ceilometer_series(
+                telemetry_counters.interfaces(
+                    telemetry_driver.sample_traffic()))), cls.arguments)
 
     def driver(self, traffic):
-        return self.make(self.server.url, traffic, **self.options)
+        return self.make(self.server.url, traffic)
 
 
 class LimitedPrometheusTest(PrometheusTest):
     """A server that refuses what we think is a reasonable request."""
 
     arguments = ('--query.max-samples=700',)
-
-
-class LibvirtTest(PrometheusTest):
-
-    options = {'exporter': 'libvirt-inovex'}
-
-    @classmethod
-    def series(cls, interfaces):
-        return telemetry_stand_ins.libvirt_series(interfaces)
 
 
 class ExportersTest(base.WithServer, testtools.TestCase):
