@@ -92,9 +92,11 @@ class Client:
         """Return all servers, once so many are ACTIVE or ERROR."""
         def settled():
             servers = self.servers()
-            return len(servers) == count and {
-                server.status for server in servers
-            } <= {'ACTIVE', 'ERROR'} and servers
+            # Nova states the fault of a server after its status.
+            return len(servers) == count and all(
+                server.status == 'ACTIVE'
+                or server.status == 'ERROR' and server.fault
+                for server in servers) and servers
 
         return await_fact(settled, lambda: collections.Counter(
             server.status for server in self.servers()), pause_seconds=1.0)
