@@ -183,6 +183,8 @@ class StateTestCase(SchedulerTestCase):
     """Hosts of 100 kbit/s whose instances all have constant rates."""
 
     RECORDED_AS_LISTED = False
+    #: {number of an instance: kbit/s of its model} in the store.
+    LAWS = {}
 
     def setUp(self):
         super().setUp()
@@ -190,11 +192,18 @@ class StateTestCase(SchedulerTestCase):
         self.hosts = {}
         self.recorded = {}       # number -> host
         self.busy = set()        # numbers of instances that move
-        self.state = None
+        self.store.answers = [changes(1, self.LAWS)]
+        self.state = self.make_state()
 
-    def ask(self, spec, **listed):
+    def refresh(self, *answers):
+        """Let the state read the store, which answers what is given."""
+        self.store.answers = list(answers) or self.store.answers
+        self.state.refresh()
+
+    def ask(self, spec=None, **listed):
         """Return {host: utilisation with the instance} and the reasons.
 
+        :param spec: that of instance 1, if not given
         :param listed: host=[numbers of instances] that Nova's record has
             there; as of the last time for a host that is not given
         """
@@ -202,7 +211,8 @@ class StateTestCase(SchedulerTestCase):
             self.hosts[host] = host_state(host, numbers, [self.aggregate])
         self.record(**listed)
         states = list(self.hosts.values())
-        assessment, self.demand = self.state.assess(states, spec)
+        assessment, self.demand = self.state.assess(
+            states, spec or request(1))
         self.reasons = dict(zip(self.hosts, assessment.reason.tolist()))
         return {host: round(value, 9) for host, value in zip(
             self.hosts, assessment.utilisation.tolist())}
@@ -218,11 +228,17 @@ class StateTestCase(SchedulerTestCase):
             self.recorded = {
                 number: at for number, at in self.recorded.items()
                 if at != host} | dict.fromkeys(numbers, host)
-        self.clock.now += .001
-        self.state._take_reading(residency.CellReading(CELL, self.clock.now, {
-            instance_uuid(number): self._row(number)
+        self.take_rows({
+            number: self._row(number)
             for number in before.keys() | self.recorded.keys()
-            if before.get(number) != self.recorded.get(number)}))
+            if before.get(number) != self.recorded.get(number)})
+
+    def take_rows(self, rows, cell=CELL, **more):
+        """Let the state take in a reading that begins now: {number: Row}."""
+        self.clock.now += .001
+        self.state._take_reading(residency.CellReading(
+            cell, self.clock.now, {instance_uuid(number): row
+                                   for number, row in rows.items()}, **more))
         self.clock.now += .001
 
     def _row(self, number):

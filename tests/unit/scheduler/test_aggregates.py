@@ -83,10 +83,8 @@ class TestAggregates(unittest.TestCase):
         self.found.observe(list(hosts), racks)
         self.assertEqual(set(), self.found.observe(hosts, racks))
         for groups in (racks[::-1], racks):
-            self.assertEqual({'a', 'b'}, self.found.observe(
-                hosts, groups))
-            self.assertEqual(set(), self.found.observe(
-                hosts, groups))
+            self.assertEqual({'a', 'b'}, self.found.observe(hosts, groups))
+            self.assertEqual(set(), self.found.observe(hosts, groups))
 
     def test_a_policy_has_the_uplinks_of_its_host(self):
         self.rack('tor', 'ab', saturation_kbps='1000')
@@ -101,8 +99,7 @@ class TestAggregates(unittest.TestCase):
         self.observe('a')
         for name in ('slow', 'fast', 'slow'):
             stored = store.HostProfile('a', name, {}, 'test')
-            self.assertEqual(
-                name, self.found.policy('a', stored).profile.name)
+            self.assertEqual(name, self.found.policy('a', stored).profile.name)
         self.assertIsNone(self.policy('a').profile)
 
     def test_members_are_what_aggregates_of_uplinks_list(self):
@@ -132,9 +129,9 @@ class TestAggregatesOfHosts(base.StateTestCase):
         self.state = self.make_state()
 
     def test_a_host_that_leaves_its_aggregate_is_unknown(self):
-        self.ask(base.request(1), a=[])
+        self.ask(a=[])
         self.hosts['a'].aggregates = []
-        self.assertEqual({'a': 0.0}, self.ask(base.request(1)))
+        self.assertEqual({'a': 0.0}, self.ask())
 
 
 class TestOneHostAlone(base.StateTestCase):

@@ -129,7 +129,7 @@ class TestFlavors(base.StateTestCase):
             'vswitch:egress_kbps': str(kbps), **more}) for kbps, more in (
                 (10, {}), (70, {}),
                 (20, {'vswitch:on_seconds': '1', 'vswitch:off_seconds': '1'})))
-        self.ask(base.request(1), a=[])
+        self.ask(a=[])
         for current, old, new, expected in (
                 (small, None, large, .8), (large, small, large, .8),
                 (small, large, small, .8), (small, None, None, .2),
@@ -141,15 +141,14 @@ class TestFlavors(base.StateTestCase):
                         'a', 'resized', None, (current, old, new))},
                 moves={1: residency.OngoingMove(
                     base.instance_uuid(40), 'a', 'a')}))
-            self.assertEqual({'a': expected}, self.ask(base.request(1)))
+            self.assertEqual({'a': expected}, self.ask())
 
     def test_a_flavor_that_names_a_model_means_the_newest(self):
         self.recorded_flavors = {40: {
             flavor_specs.MODEL_EXTRA_SPEC: base.instance_uuid(2)}}
-        self.assertEqual({'a': .3}, self.ask(base.request(1), a=[40]))
-        self.store.answers = [base.changes(2, {1: 10.0, 2: 50.0})]
-        self.state.refresh()
-        self.assertEqual({'a': .6}, self.ask(base.request(1)))
+        self.assertEqual({'a': .3}, self.ask(a=[40]))
+        self.refresh(base.changes(2, {1: 10.0, 2: 50.0}))
+        self.assertEqual({'a': .6}, self.ask())
 
 
 class TestGuarantees(base.StateTestCase):
@@ -174,17 +173,15 @@ class TestGuarantees(base.StateTestCase):
         for number, expected in ((3, .4), (4, .4), (5, .6), (6, .15),
                                  (7, .3)):
             with self.subTest(number):
-                self.assertEqual({'a': expected}, self.ask(
-                    base.request(1), a=[number]))
+                self.assertEqual({'a': expected}, self.ask(a=[number]))
 
     def test_what_a_claim_states_counts_until_the_inventory_has_it(self):
         self._store({4: 5.0, 5: 5.0}, vm5=(0.0, 0.0, 0.0))
-        self.ask(base.request(1), a=[])
+        self.ask(a=[])
         # The policy of the other's port was changed since.
         for number, expected in ((4, .5), (5, .55)):
             spec = base.request(number)
             spec.requested_resources = [objects.RequestGroup(
                 resources={'NET_BW_EGR_KILOBIT_PER_SEC': 40})]
             self.place(spec, 'a')
-            self.assertEqual({'a': expected}, self.ask(
-                base.request(1), a=range(4, number + 1)))
+            self.assertEqual({'a': expected}, self.ask(a=range(4, number + 1)))

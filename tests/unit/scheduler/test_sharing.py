@@ -67,8 +67,7 @@ class TestWorkers(base.SharingTestCase):
         for worker in (self.one, self.two):
             self.read(worker, 1, 'a')
         self.place(1, self.b)
-        self.wait_for(lambda: self.load(self.two, self.a, self.b)
-                      == [.3, .3])
+        self.wait_for(lambda: self.load(self.two, self.a, self.b) == [.3, .3])
         self.one.request_finished(True)
         self.wait_for(lambda: self.load(self.two, self.a, self.b) == [.3, 0])
         self.assertEqual([.3, 0], self.load(self.one, self.a, self.b))
