@@ -309,8 +309,8 @@ class ViolationsTest(unittest.TestCase):
                     'vswitch__profile': ''}),
                 ('a client library behind the snapshot',
                  ['admission loads requests by vswitch.discovery:1',
-                  'store.snapshot loads requests by vswitch.discovery:1',
-                  'store.snapshot loads sqlalchemy by store.snapshot:2'], {
+                  'store.snapshot loads sqlalchemy by store.snapshot:2',
+                  'store.snapshot loads requests by vswitch.discovery:1'], {
                       'vswitch__discovery': 'import requests',
                       'store__snapshot': f'{discovery}\nimport sqlalchemy',
                       'admission': discovery}),
