@@ -18,7 +18,6 @@ from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import snapshot
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import attachments
 
 
@@ -26,16 +25,13 @@ class TestAggregates(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        profiles = host_metadata.PROFILES
+        limits = (admission.PROBABILITY, 0.01)
         self.found = aggregates.Aggregates(
             host_policies.HostPolicies(
-                profiles, None, admission.PROBABILITY, 0.01, True, mock.Mock()
-            ),
+                host_metadata.PROFILES, None, *limits, True, mock.Mock()),
             uplink_policies.UplinkPolicies(
-                profiles, admission.PROBABILITY, 0.01, mock.Mock()
-            ),
-            mock.Mock(),
-        )
+                host_metadata.PROFILES, *limits, mock.Mock()),
+            mock.Mock())
         self.groups = {}
 
     def rack(self, name, hosts, number=1, **stated):
@@ -121,25 +117,13 @@ class TestAggregates(unittest.TestCase):
         self.assertEqual(self.policy('a'), self.policy('x'))
 
 
-class TestAggregatesOfHosts(base.StateTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.store.answers = [base.changes(1, {1: 10.0})]
-        self.state = self.make_state()
-
-    def test_a_host_that_leaves_its_aggregate_is_unknown(self):
-        self.ask(a=[])
-        self.hosts['a'].aggregates = []
-        self.assertEqual({'a': 0.0}, self.ask())
-
-
 class TestOneHostAlone(base.StateTestCase):
     """What is wrong with one host changes nothing for the others."""
 
+    LAWS = {1: 60.0, 2: 0.0}
+
     def setUp(self):
         super().setUp()
-        self.store.answers = [base.changes(1, {1: 60.0, 2: 0.0})]
         self.state = self.make_state(unknown_host_policy='reject')
 
     def judge(self, spec, **stated):
@@ -153,13 +137,11 @@ class TestOneHostAlone(base.StateTestCase):
         return dict(zip(stated, assessment.admitted.tolist()))
 
     def test_a_prior_is_not_cut_to_what_a_closed_host_carries(self):
-        law = model.TrafficModel.constant(50).law
-        spec = base.request(9)
         with mock.patch.object(snapshot.Snapshot, 'prior', autospec=True,
-                               return_value=(law, 'fleet')):
+                               return_value=(base.constant(50), 'fleet')):
             self.assertEqual(
                 {'shut': False, 'small': True, 'open': True}, self.judge(
-                    spec, shut={'saturation_kbps': '0'},
+                    base.request(9), shut={'saturation_kbps': '0'},
                     small={'saturation_kbps': '40'},
                     open={'saturation_kbps': '100'}))
 
@@ -171,9 +153,8 @@ class TestOneHostAlone(base.StateTestCase):
                 raise RuntimeError('odd')
             return find(self, metadata, *rest)
 
-        with mock.patch.object(
-            host_policies.HostPolicies, 'find', fail_for_odd
-        ):
+        with mock.patch.object(host_policies.HostPolicies, 'find',
+                               fail_for_odd):
             self.assertEqual({'odd': True, 'full': False}, self.judge(
                 base.request(1), odd={'saturation_kbps': '1'},
                 full={'saturation_kbps': '50'}))
@@ -214,32 +195,28 @@ class UplinkTestCase(base.SchedulerTestCase):
 
     def setUp(self):
         super().setUp()
-        self.numbers = 0
-        self.aggregates = {'all': self.aggregate(
-            'all', 'abcd', **{'vswitch:saturation_kbps': '1000'})}
-        self.hosts = {}
+        self.aggregates, self.hosts = {}, {}
+        self.replace('all', 'abcd', **{'vswitch:saturation_kbps': '1000'})
         for host in 'abcd':
             self.host(host)
         self.state = self.make_state()
 
-    def aggregate(self, name, hosts, **metadata):
-        self.numbers += 1
-        return objects.Aggregate(id=self.numbers, name=name,
-                                 hosts=list(hosts), metadata=metadata)
-
-    def replace(self, name, hosts, number=None, **metadata):
+    def replace(self, name, hosts, **metadata):
         """Make an aggregate, or a new object of one, as Nova does."""
-        made = self.aggregate(name, hosts, **metadata)
-        if name in self.aggregates:
-            made.id = self.aggregates[name].id
-        self.aggregates[name] = made
+        earlier = self.aggregates.get(name)
+        self.aggregates[name] = objects.Aggregate(
+            id=earlier.id if earlier else len(self.aggregates) + 1, name=name,
+            hosts=list(hosts), metadata=metadata)
         for host, one in self.hosts.items():
-            one.aggregates = [agg for agg in self.aggregates.values()
-                              if host in agg.hosts]
+            one.aggregates = self._aggregates_of(host)
+
+    def _aggregates_of(self, host):
+        return [aggregate for aggregate in self.aggregates.values()
+                if host in aggregate.hosts]
 
     def host(self, host, *instances):
-        self.hosts[host] = base.host_state(host, instances, [
-            agg for agg in self.aggregates.values() if host in agg.hosts])
+        self.hosts[host] = base.host_state(host, instances,
+                                           self._aggregates_of(host))
 
     def record(self, host, *numbers, kbps=None):
         """Let Nova's record have instances on a host, of one demand."""
@@ -257,13 +234,14 @@ class UplinkTestCase(base.SchedulerTestCase):
 
     def ask(self, hosts='abcd', number=9, kbps=100, **more):
         """Return the hosts that are admitted."""
-        self.found, _ = self.state.assess(
-            [self.hosts[host] for host in hosts],
-            base.request(number, egress_kbps=kbps, **more))
-        self.words = {host: self.found.explain(i)
-                      for i, host in enumerate(hosts)}
+        return self.admitted(
+            hosts, base.request(number, egress_kbps=kbps, **more))
+
+    def admitted(self, hosts, spec):
+        assessment, _ = self.state.assess(
+            [self.hosts[host] for host in hosts], spec)
         return ''.join(host for host, fits in zip(
-            hosts, self.found.admitted) if fits)
+            hosts, assessment.admitted) if fits)
 
     def place(self, host, number, kbps=100):
         self.state.host_consumed(
@@ -378,20 +356,7 @@ class TestUplinks(UplinkTestCase):
         self.assertEqual('cd', self.ask(kbps=1))
 
 
-class NetworkTestCase(UplinkTestCase):
-
-    def spec(self, number, *networks):
-        return base.request(number, networks=networks, egress_kbps=1)
-
-    def fits(self, spec, hosts='abcd'):
-        self.found, _ = self.state.assess(
-            [self.hosts[host] for host in hosts], spec)
-        self.words = self.found.explain(0)
-        return ''.join(host for host, fits in zip(
-            hosts, self.found.admitted) if fits)
-
-
-class TestTunnels(NetworkTestCase):
+class TestTunnels(UplinkTestCase):
     """Hosts of one tunnel each, one for each network."""
 
     def setUp(self):
@@ -401,8 +366,13 @@ class TestTunnels(NetworkTestCase):
         with open(path, 'w') as file:
             file.write('one: {max_tunnels: 1, tunnel_unit: networks}\n')
         self.aggregates['all'].metadata = {'vswitch:profile': 'one'}
-        self.options = {'switch_profiles_file': path}
-        self.state = self.make_state(**self.options)
+        self.state = self.make_state(switch_profiles_file=path)
+
+    def spec(self, number, *networks):
+        return base.request(number, networks=networks, egress_kbps=1)
+
+    def fits(self, number, *networks):
+        return self.admitted('abcd', self.spec(number, *networks))
 
     def interface(self, network):
         """Return the Instance of one that tells of its interface."""
@@ -411,17 +381,17 @@ class TestTunnels(NetworkTestCase):
                 {'network': {'id': network, 'meta': {}}}])))
 
     def test_what_was_placed_is_on_the_networks_it_asked_for(self):
-        self.assertEqual('abcd', self.fits(self.spec(1, 'red')))
+        self.assertEqual('abcd', self.fits(1, 'red'))
         self.state.host_consumed(self.hosts['a'], self.spec(1, 'red'))
-        self.assertEqual('abcd', self.fits(self.spec(2, 'red')))
-        self.assertEqual('bcd', self.fits(self.spec(2, 'blue')))
-        self.assertEqual('', self.fits(self.spec(2, 'red', 'blue')))
+        self.assertEqual('abcd', self.fits(2, 'red'))
+        self.assertEqual('bcd', self.fits(2, 'blue'))
+        self.assertEqual('', self.fits(2, 'red', 'blue'))
         # Reported by its host, which does not tell more.
         self.host('a', 1)
-        self.assertEqual('bcd', self.fits(self.spec(2, 'blue')))
+        self.assertEqual('bcd', self.fits(2, 'blue'))
         # It moves, and is itself the one that has the tunnel.
-        self.assertEqual('abcd', self.fits(self.spec(1, 'red')))
-        self.assertEqual('abcd', self.fits(self.spec(1, 'blue')))
+        self.assertEqual('abcd', self.fits(1, 'red'))
+        self.assertEqual('abcd', self.fits(1, 'blue'))
 
     def test_the_host_tells_and_the_inventory_knows_better(self):
         self.store.answers = [base.changes(1), dataclasses.replace(
@@ -429,18 +399,18 @@ class TestTunnels(NetworkTestCase):
                 'a', None, None, attachments.Attachments(('green',)),
                 None)]))]
         self.host('a', 1)
-        self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
+        self.assertEqual('bcd', self.fits(2, 'red'))
         self.hosts['a'].instances[base.instance_uuid(1)] = \
             self.interface('red')
         self.clock.now += 2
-        self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
+        self.assertEqual('bcd', self.fits(2, 'red'))
         # What a host lists is looked at when who is on it changes.
         self.host('a', 1, 3)
         self.hosts['a'].instances.update(
             (base.instance_uuid(number), self.interface('red'))
             for number in (1, 3))
-        self.assertEqual('abcd', self.fits(self.spec(2, 'red')))
+        self.assertEqual('abcd', self.fits(2, 'red'))
         self.host('a', 1)
         self.state.refresh()
-        self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
-        self.assertEqual('abcd', self.fits(self.spec(2, 'green')))
+        self.assertEqual('bcd', self.fits(2, 'red'))
+        self.assertEqual('abcd', self.fits(2, 'green'))
