@@ -139,25 +139,21 @@ class TestWeigher(WeigherTestCase):
         self.assertAlmostEqual(.94, self.weigher._weigh_object(
             self.host(2), base.request(1)), 12)
 
-    def test_nova_stretches_nothing(self):
+    def test_nova_stretches_nothing_and_packs_by_a_negative_multiplier(self):
         # With both ends of the scale stated nova normalises by them.
         self.assertEqual((0.0, 1.0), (self.weigher.minval,
                                       self.weigher.maxval))
         handler = nova_weights.HostWeightHandler()
         hosts = [self.host(), self.host(2)]
-        weighed = handler.get_weighed_objects([self.weigher], hosts,
-                                              base.request(1))
-        np.testing.assert_allclose([one.weight for one in weighed],
-                                   [.99, .94])
-
-    def test_a_negative_multiplier_of_an_aggregate_packs(self):
-        self.aggregate.metadata['vswitch_weight_multiplier'] = '-2'
-        handler = nova_weights.HostWeightHandler()
-        weighed = handler.get_weighed_objects(
-            [self.weigher], [self.host(), self.host(2)], base.request(1))
-        np.testing.assert_allclose([one.weight for one in weighed],
-                                   [-1.88, -1.98])
-        self.assertEqual(-2.0, self.weigher.weight_multiplier(self.host()))
+        for multiplier in (1.0, -2.0):
+            weighed = handler.get_weighed_objects([self.weigher], hosts,
+                                                  base.request(1))
+            np.testing.assert_allclose(
+                [one.weight for one in weighed],
+                sorted([multiplier * .99, multiplier * .94], reverse=True))
+            self.assertEqual(multiplier,
+                             self.weigher.weight_multiplier(hosts[0]))
+            self.aggregate.metadata['vswitch_weight_multiplier'] = '-2'
 
     def test_one_that_is_not_finite_changes_the_order_of_no_hosts(self):
         odd = base.aggregate(saturation_kbps='100')
