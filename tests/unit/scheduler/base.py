@@ -26,6 +26,9 @@ from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
 
+#: Longest wait for a thread.
+PATIENCE_SECONDS = 60.0
+
 NOW = fake_clock.NOW
 instance_uuid = fake_nova.instance_uuid
 aggregate = fake_nova.aggregate
@@ -85,7 +88,28 @@ def choose(state, hosts, spec):
     return None
 
 
-class SchedulerTestCase(unittest.TestCase):
+def start_all(threads):
+    """Start threads; return a function that waits until they have ended."""
+    for thread in threads:
+        thread.start()
+
+    def join():
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+
+    return join
+
+
+class WaitingTestCase(unittest.TestCase):
+
+    def wait_for(self, condition):
+        limit = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            self.assertLess(time.monotonic(), limit, 'waited in vain')
+            time.sleep(.005)
+
+
+class SchedulerTestCase(WaitingTestCase):
     """A state with a fake store, a fake clock and options of its own."""
 
     OPTIONS = {'snapshot_refresh_seconds': 3600,
@@ -254,10 +278,6 @@ class StateTestCase(SchedulerTestCase):
         self.state.host_consumed(self.hosts[host], spec)
 
 
-#: How long workers with one store wait for it.
-SHARING_SECONDS = 60.0
-
-
 class SharingTestCase(StateTestCase):
     """States of several workers, with a real store in a file."""
 
@@ -273,7 +293,7 @@ class SharingTestCase(StateTestCase):
         return self.make_state(**{
             'store_url': self.url, 'snapshot_refresh_seconds': 1,
             'claims_refresh_seconds': .05,
-            'claim_patience_seconds': SHARING_SECONDS, **options})
+            'claim_patience_seconds': PATIENCE_SECONDS, **options})
 
     def host(self, name):
         return host_state(name, (), [self.aggregate])
@@ -282,12 +302,6 @@ class SharingTestCase(StateTestCase):
         """Return what hosts carry of what they can, as a worker sees it."""
         assessment, _ = worker.assess(list(hosts), request(99, kpps=1))
         return [round(value, 6) for value in assessment.utilisation.tolist()]
-
-    def wait_for(self, condition):
-        limit = time.monotonic() + SHARING_SECONDS
-        while not condition():
-            self.assertLess(time.monotonic(), limit)
-            time.sleep(.01)
 
     def claims(self):
         return {int(one.instance_uuid[-12:]): (one.state, one.host)

@@ -8,9 +8,7 @@ import pathlib
 import re
 import tempfile
 import threading
-import time
 import types
-import unittest
 from unittest import mock
 
 from nova.db.api import api as api_database
@@ -26,7 +24,6 @@ from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import residency
 
-PATIENCE_SECONDS = 60.0
 A, B = base.instance_uuid(901), base.instance_uuid(902)
 _INSTANCE = models.Instance.__table__
 _MIGRATION = models.Migration.__table__
@@ -119,7 +116,7 @@ class Cell:
         self.execute(sa.delete(_MIGRATION).where(_MIGRATION.c.id == number))
 
 
-class RecordTestCase(unittest.TestCase):
+class RecordTestCase(base.WaitingTestCase):
 
     def setUp(self):
         super().setUp()
@@ -157,7 +154,7 @@ class RecordTestCase(unittest.TestCase):
         conf = types.SimpleNamespace(**{
             'record_refresh_seconds': 3600.0, 'record_full_seconds': 1e6,
             'record_timeout_seconds': .05,
-            'snapshot_first_wait_seconds': PATIENCE_SECONDS, **options})
+            'snapshot_first_wait_seconds': base.PATIENCE_SECONDS, **options})
         record = nova_record.NovaRecord(
             take, self.known, self.lock, conf, self.problems.__setitem__,
             self._clock, before)
@@ -203,12 +200,6 @@ class RecordTestCase(unittest.TestCase):
             note(reading)
 
         self.record.take = taken
-
-    def wait_for(self, condition):
-        limit = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            self.assertLess(time.monotonic(), limit)
-            time.sleep(.01)
 
 
 class TestChanges(RecordTestCase):
@@ -678,7 +669,7 @@ class TestCells(RecordTestCase):
 
         def hang(uuid):
             if uuid == B:
-                released.wait(PATIENCE_SECONDS)
+                released.wait(base.PATIENCE_SECONDS)
 
         self.hooked = hang
         self.record = self.make_record(snapshot_first_wait_seconds=.2)

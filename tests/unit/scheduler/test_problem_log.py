@@ -6,9 +6,6 @@ import threading
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import problem_log
 
-#: Longest wait for a thread.
-PATIENCE_SECONDS = 30.0
-
 
 class TestHealthLog(base.SchedulerTestCase):
 
@@ -53,12 +50,8 @@ class TestHealthLog(base.SchedulerTestCase):
 
         report._problems = Slow()
         for problem in ('gone', None):
-            threads = [threading.Thread(target=report, args=['store', problem])
-                       for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(PATIENCE_SECONDS)
+            base.start_all([threading.Thread(
+                target=report, args=['store', problem]) for _ in range(2)])()
             both.reset()
         self.assertEqual(['vswitch: store: gone'], self.warnings)
         self.assertEqual(['vswitch: store is well again'], self.infos)

@@ -105,7 +105,7 @@ class TestWorkers(base.SharingTestCase):
             placing.join(3.0)
             self.assertTrue(placing.is_alive())
             other.execute('ROLLBACK')
-        placing.join(base.SHARING_SECONDS)
+        placing.join(base.PATIENCE_SECONDS)
         self.assertEqual((1, 0), (
             self.one.claims.counts['claims_made'],
             self.one.claims.counts['claim_misses']))

@@ -2,16 +2,16 @@
 
 import threading
 import time
-import unittest
 from unittest import mock
 
 from tests.fakes import clock as fake_clock
 from tests.fakes import store as fake_store
+from tests.unit.scheduler import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import snapshot_source
 
 NOW = fake_clock.NOW
-PATIENCE_SECONDS = fake_store.PATIENCE_SECONDS
+PATIENCE_SECONDS = base.PATIENCE_SECONDS
 _law = fake_store.law
 _generation = fake_store.generation
 _changes = fake_store.changes
@@ -19,7 +19,7 @@ FakeStore = fake_store.FakeStore
 Clock = fake_clock.Clock
 
 
-class SourceTestCase(unittest.TestCase):
+class SourceTestCase(base.WaitingTestCase):
 
     def make(self, *answers, refresh_seconds=3600, first_wait_seconds=10,
              max_age_seconds=0, **more):
@@ -33,12 +33,6 @@ class SourceTestCase(unittest.TestCase):
         self.addCleanup(source.stop)
         self.addCleanup(self.store.gate.set)
         return source
-
-    def wait_for(self, condition):
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            self.assertLess(time.monotonic(), until, 'waited in vain')
-            time.sleep(.005)
 
 
 class TestSource(SourceTestCase):
@@ -212,17 +206,14 @@ class TestFirstWait(SourceTestCase):
                            first_wait_seconds=PATIENCE_SECONDS)
         self.store.gate.clear()
         found = []
-        threads = [threading.Thread(
+        join = base.start_all([threading.Thread(
             target=lambda: found.append(source.current()))
-            for _ in range(8)]
-        for thread in threads:
-            thread.start()
+            for _ in range(8)])
         self.wait_for(lambda: self.store.asked)
         time.sleep(.1)
         self.assertEqual([], found)
         self.store.gate.set()
-        for thread in threads:
-            thread.join(PATIENCE_SECONDS)
-        self.assertEqual([None] * 8, [problem for _, problem in found])
-        self.assertEqual([_law(1)] * 8, [one.law('a') for one, _ in found])
+        join()
+        self.assertEqual([(None, _law(1))] * 8, [
+            (problem, one.law('a')) for one, problem in found])
         self.assertEqual(1, len(self.store.asked))

@@ -19,9 +19,6 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import fourier_sum
 
-#: Longest wait for a thread.
-PATIENCE_SECONDS = 30.0
-
 
 class TestStart(base.StateTestCase):
 
@@ -959,14 +956,10 @@ class TestThreads(base.StateTestCase):
 
         threads = [threading.Thread(target=boot, args=(
             range(100 * k, 100 * k + 6),)) for k in range(1, 9)]
-        renewing = threading.Thread(target=renew)
-        renewing.start()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_SECONDS)
+        join_renewing = base.start_all([threading.Thread(target=renew)])
+        base.start_all(threads)()
         stop.set()
-        renewing.join(PATIENCE_SECONDS)
+        join_renewing()
         self.assertEqual([], failed)
         self.assertEqual([], self.warnings)
         self.assertEqual(30, len(placed))
