@@ -215,7 +215,9 @@ class TestMisses(ClaimsTestCase):
         self.assertEqual(['claims'], topics)
         self.assertIsNone(one.problem)
         # Without patience none waits at all.
+        self.store.may_begin.clear()
         self.assertTrue(self.worker(patience=0).claim(5).missed)
+        self.store.may_begin.set()
 
     def test_two_workers_without_a_store_exceed_the_limit_and_count_it(self):
         one, two = self.worker(patience=.01), self.worker(patience=.01)
