@@ -8,7 +8,6 @@ from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler.scheduler import residency
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
 
 
@@ -22,11 +21,10 @@ class TestPriors(base.StateTestCase):
 
     def _learn(self, priors, placements=None):
         placed = placements or {}
-        laws = {key: kbps if isinstance(kbps, rate_law.RateLaw) else
-                model.TrafficModel.constant(kbps).law
-                for key, kbps in priors.items()}
         self.store.answers = [dataclasses.replace(
-            base.changes(1, {1: 10.0}), priors=laws,
+            base.changes(1, {1: 10.0}), priors={
+                key: law if isinstance(law, rate_law.RateLaw)
+                else base.constant(law) for key, law in priors.items()},
             placements=([base.instance_uuid(number) for number in placed],
                         [(*one, None, None) for one in placed.values()]))]
         self.state = self.make_state(default_egress_kbps=90,
@@ -39,13 +37,12 @@ class TestPriors(base.StateTestCase):
         return spec
 
     def test_the_prior_of_the_narrowest_group_counts(self):
-        self.assertEqual({'a': .3}, self.ask(self._request(), a=[1]))
-        self.assertEqual('prior of flavor and project', self.demand.rule)
-        self.assertEqual({'a': .4}, self.ask(self._request(project='q')))
-        self.assertEqual('prior of flavor', self.demand.rule)
-        self.assertEqual({'a': .8}, self.ask(self._request(egress_kbps=70)))
-        self.assertEqual({'a': .2}, self.ask(self._request(1), a=[]) and
-                         self.ask(self._request()))
+        for spec, load, rule in (
+                (self._request(), .3, 'prior of flavor and project'),
+                (self._request(project='q'), .4, 'prior of flavor'),
+                (self._request(egress_kbps=70), .8, 'flavor')):
+            self.assertEqual({'a': load}, self.ask(spec, a=[1]))
+            self.assertEqual(rule, self.demand.rule)
 
     def test_a_prior_never_keeps_an_instance_from_an_empty_host(self):
         large = base.aggregate(saturation_kbps='1000',
@@ -114,10 +111,7 @@ class TestPriors(base.StateTestCase):
 
 class TestFlavors(base.StateTestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.store.answers = [base.changes(1, {1: 10.0, 2: 20.0, 3: 40.0})]
-        self.state = self.make_state()
+    LAWS = {1: 10.0, 2: 20.0, 3: 40.0}
 
     def test_what_the_flavor_of_a_resident_says_counts(self):
         self.recorded_flavors = {40: {'vswitch:egress_kbps': '30'}}
@@ -130,17 +124,13 @@ class TestFlavors(base.StateTestCase):
                 (10, {}), (70, {}),
                 (20, {'vswitch:on_seconds': '1', 'vswitch:off_seconds': '1'})))
         self.ask(a=[])
+        move = residency.OngoingMove(base.instance_uuid(40), 'a', 'a')
         for current, old, new, expected in (
                 (small, None, large, .8), (large, small, large, .8),
                 (small, large, small, .8), (small, None, None, .2),
                 (small, small, uneven, .2)):
-            self.clock.now += 1
-            self.state._take_reading(residency.CellReading(
-                base.CELL, self.clock.now, {
-                    base.instance_uuid(40): residency.Row(
-                        'a', 'resized', None, (current, old, new))},
-                moves={1: residency.OngoingMove(
-                    base.instance_uuid(40), 'a', 'a')}))
+            self.take_rows({40: residency.Row(
+                'a', 'resized', None, (current, old, new))}, moves={1: move})
             self.assertEqual({'a': expected}, self.ask())
 
     def test_a_flavor_that_names_a_model_means_the_newest(self):

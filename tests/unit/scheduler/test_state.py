@@ -152,21 +152,20 @@ class TestGuarantees(base.StateTestCase):
 
     LAWS = {7: 90.0}
 
-    def utilisation(self, spec, kbps, **listed):
-        spec.requested_resources = [objects.RequestGroup(
-            resources={'NET_BW_EGR_KILOBIT_PER_SEC': kbps})]
-        return self.ask(spec, **listed)['host1']
+    def test_a_large_guarantee_is_reserved_and_a_small_one_lowers_nothing(
+            self):
+        def utilisation(spec, kbps, **listed):
+            spec.requested_resources = [objects.RequestGroup(
+                resources={'NET_BW_EGR_KILOBIT_PER_SEC': kbps})]
+            return self.ask(spec, **listed)['a']
 
-    def test_a_small_guarantee_does_not_lower_what_is_assumed(self):
-        self.assertEqual(0.9, self.utilisation(base.request(7), 1, host1=[]))
-
-    def test_a_large_guarantee_is_reserved(self):
+        self.assertEqual(.9, utilisation(base.request(7), 1, a=[]))
         spec = base.request(1, egress_kbps=20)
-        self.assertEqual(0.95, self.utilisation(spec, 95, host1=[]))
-        self.place(spec, 'host1')
-        self.assertEqual(1.85, self.utilisation(base.request(7), 1))
-        self.utilisation(base.request(3), 101, host1=[])
-        self.assertEqual(admission.PEAK, self.reasons['host1'])
+        self.assertEqual(.95, utilisation(spec, 95))
+        self.place(spec, 'a')
+        self.assertEqual(1.85, utilisation(base.request(7), 1))
+        utilisation(base.request(3), 101, a=[])
+        self.assertEqual(admission.PEAK, self.reasons['a'])
 
 
 class TestPlacements(base.StateTestCase):
@@ -411,11 +410,6 @@ class TestUnreadCells(base.StateTestCase):
         # The one that asks is among them.
         self.assertEqual({'a': sum(range(1, 22)) / 100, 'b': .01}, self.ask())
 
-    def test_other_hosts_go_by_the_record(self):
-        self.assertEqual({'a': .11, 'b': .21, 'c': .08}, self.ask(c=[7]))
-        self.hosts['c'].instances[base.instance_uuid(20)] = None
-        self.assertEqual({'a': .11, 'b': .21, 'c': .08}, self.ask())
-
 
 class TestHosts(base.StateTestCase):
 
@@ -443,6 +437,19 @@ class TestHosts(base.StateTestCase):
         node.nodename, node.uuid = name, base.instance_uuid(number)
         node.cell_uuid = cell
         return node
+
+    def _ask_each_minute(self, minutes, **listed):
+        for _ in range(minutes):
+            self.clock.now += 60
+            self.ask(**listed)
+            self.state.refresh()
+
+    def _adopt(self, kind=snapshots.Snapshot):
+        """Adopt a snapshot that has the same models."""
+        earlier = self.state._snapshot
+        snapshot = kind(earlier.generation, earlier._laws)
+        self.state._adopt(snapshot)
+        self.assertIs(snapshot, self.state._snapshot)
 
     def test_a_renamed_hypervisor_keeps_what_is_on_its_host(self):
         self.ask(a=[10])
@@ -476,9 +483,8 @@ class TestHosts(base.StateTestCase):
         kept = base.host_state('kept', [], [self.aggregate])
         for minute in range(40):
             self.hosts = {'kept': kept}
-            self.ask(**{f'h{minute}-{number}': [] for number in range(20)})
-            self.clock.now += 60
-            self.state.refresh()
+            self._ask_each_minute(1, **{
+                f'h{minute}-{number}': [] for number in range(20)})
         for names in (self.state.counted(), self.state._listings,
                       self.state._counts, self.state._had_at,
                       self.state._aggregates._aggregates_of,
@@ -506,10 +512,7 @@ class TestHosts(base.StateTestCase):
         self.state.report(topics[1], 'wrong')
         self.assertLessEqual({*topics}, self.state.report.problems().keys())
         del self.hosts['gone']
-        for _ in range(3):
-            self.clock.now += 60
-            self.ask(kept=[])
-            self.state.refresh()
+        self._ask_each_minute(3, kept=[])
         self.assertNotIn('gone', self.state.counted())
         self.assertEqual({}, self.state.report.problems())
         self.assertEqual([], [text for text in self.infos if 'well' in text])
@@ -521,9 +524,7 @@ class TestHosts(base.StateTestCase):
             self.aggregate.id = 1
             self.aggregate.hosts = ['kept'] + [
                 f'h{minute}-{number}' for number in range(20)]
-            self.ask(kept=[])
-            self.clock.now += 60
-            self.state.refresh()
+            self._ask_each_minute(1, kept=[])
         for names in (self.state.counted(),
                       self.state._aggregates._aggregates_of):
             self.assertEqual({'kept', *self.aggregate.hosts}, set(names))
@@ -532,7 +533,7 @@ class TestHosts(base.StateTestCase):
             self):
         hosts = [f'host{number}' for number in range(40)]
         self.ask(**{host: [] for host in hosts})
-        snapshot, test = self.state._snapshot, self
+        test = self
 
         class Adopted(snapshots.Snapshot):
             left = 2
@@ -544,20 +545,15 @@ class TestHosts(base.StateTestCase):
                     test.record(**{
                         name: [number + 10 * self.left] for number, name
                         in enumerate(hosts[:9], 2)})
-                    for name in hosts:
-                        test.state._outdated.add(name)
+                    test.state._outdated.update(hosts)
                     test.state._describe_due()
                 return None
 
-        adopted = Adopted(snapshot.generation, snapshot._laws)
-        self.state._adopt(adopted)
-        self.assertIs(adopted, self.state._snapshot)
+        self._adopt(Adopted)
         self.assertLessEqual(len(self.state._outdated), 16)
-        found = self.ask()
-        for number, host in enumerate(hosts):
-            self.assertEqual(
-                round(.01 * (number + 3 if number < 9 else 1), 9),
-                found[host])
+        self.assertEqual({
+            host: round(.01 * (number + 3 if number < 9 else 1), 9)
+            for number, host in enumerate(hosts)}, self.ask())
 
     def test_the_first_request_after_an_adoption_makes_no_table(self):
         self.state = self.make_state(
@@ -565,16 +561,14 @@ class TestHosts(base.StateTestCase):
         self.ask(**{f'host{number}': [number + 2] for number in range(12)})
         large = base.request(40, egress_kbps=99)
         before = self.ask(large)
-        snapshot = self.state._snapshot
         table, made = fourier_sum.Grid.table, []
 
         def counted(grid, spectra, means):
-            made.extend([threading.get_ident()] * len(spectra))
+            made.extend(spectra)
             return table(grid, spectra, means)
 
         with mock.patch.object(fourier_sum.Grid, 'table', counted):
-            self.state._adopt(snapshots.Snapshot(
-                snapshot.generation, snapshot._laws))
+            self._adopt()
             self.assertEqual(12, len(made))
             made.clear()
             self.assertEqual(before, self.ask(large))
@@ -582,9 +576,7 @@ class TestHosts(base.StateTestCase):
 
     def test_an_adoption_lets_others_run_after_every_few_hosts(self):
         # It holds the lock for one host, and pauses after four.
-        hosts = [f'host{number}' for number in range(30)]
-        self.ask(**{host: [2] for host in hosts})
-        snapshot, state = self.state._snapshot, self.state
+        self.ask(**{f'host{number}': [2] for number in range(30)})
         described, held, pauses = [], [], [0]
 
         class Counted(snapshots.Snapshot):
@@ -601,14 +593,14 @@ class TestHosts(base.StateTestCase):
                 held.append(len(described) - self.before)
                 lock.release()
 
-        lock, state._lock = state._lock, Lock()
-        self.addCleanup(setattr, state, '_lock', lock)
+        lock, self.state._lock = self.state._lock, Lock()
+        self.addCleanup(setattr, self.state, '_lock', lock)
         with mock.patch.object(
                 time, 'sleep',
                 lambda seconds: pauses.append(len(described))):
-            state._adopt(Counted(snapshot.generation, snapshot._laws))
-        self.assertEqual((len(hosts), 1), (sum(held), max(held)))
-        self.assertEqual(len(hosts), max(pauses))
+            self._adopt(Counted)
+        self.assertEqual((30, 1), (sum(held), max(held)))
+        self.assertEqual(30, max(pauses))
         self.assertLessEqual(max(
             after - before for before, after in zip(pauses, pauses[1:])), 4)
 
@@ -617,9 +609,7 @@ class TestHosts(base.StateTestCase):
         request = base.request(40, egress_kbps=72)
         judged, _ = self.state.assess([self.hosts['a']], request)
         words, before = judged.explain(0), self.state._table
-        snapshot = self.state._snapshot
-        self.state._adopt(snapshots.Snapshot(
-            snapshot.generation, snapshot._laws))
+        self._adopt()
         self.assertEqual({}, before.residents('a'))
         self.assertEqual(words, judged.explain(0))
 
@@ -633,10 +623,7 @@ class TestHosts(base.StateTestCase):
     def test_a_host_with_instances_is_kept(self):
         self.ask(a=[2], b=[])
         del self.hosts['a'], self.hosts['b']
-        for _ in range(5):
-            self.clock.now += 60
-            self.ask(c=[])
-            self.state.refresh()
+        self._ask_each_minute(5, c=[])
         self.assertEqual({'a', 'c'}, self.state.counted().keys())
 
     def test_a_host_that_cannot_be_described_harms_no_other(self):
@@ -676,9 +663,7 @@ class TestClaims(base.StateTestCase):
 
     @staticmethod
     def _in_another_thread(request):
-        thread = threading.Thread(target=request)
-        thread.start()
-        thread.join()
+        base.start_all([threading.Thread(target=request)])()
 
     def _others_place(self, *hosts):
         with self.state._lock:

@@ -23,6 +23,7 @@ RATES = ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
          'vm_peak_kbps', 'typical_packet_bytes')
 CLOSING = RATES[:-1]
 COUNTS = ('max_tunnels', 'max_virtual_functions')
+UNITS = {'packet_rate_kpps': 'kilo-packets/s', 'typical_packet_bytes': 'bytes'}
 NOT_RATES = (0, -1, True, False, float('nan'), float('inf'), 1e16, 10 ** 400,
              '5', 'fast', [5], {})
 OPTIONAL = st.one_of(st.none(), st.floats(1e-6, 1e15))
@@ -63,101 +64,83 @@ class TestValidation(ProfileTestCase):
             tuple(type(getattr(own, key)) for key in (
                 'saturation_kbps', 'packet_rate_kpps', 'max_tunnels')))
 
-    def test_a_rate_that_is_no_number_above_zero_is_refused_with_its_unit(
-            self):
-        units = {'packet_rate_kpps': 'kilo-packets/s',
-                 'typical_packet_bytes': 'bytes'}
-        for key in RATES:
-            for value in NOT_RATES:
-                if value is NOT_RATES[0] and key in CLOSING:
-                    self.assertEqual(0, getattr(_profile(**{key: 0}), key))
-                    continue
-                with self.subTest(key=key, value=value), self.invalid(
-                        "'own'", key, repr(value)[:15], 'a number > 0',
-                        units.get(key, 'kbit/s')):
-                    _profile(**{key: value})
+    def test_what_is_invalid_is_refused_with_what_was_expected(self):
+        def by_packet(table):
+            return {'saturation_kbps': None,
+                    'saturation_by_packet_bytes': table}
 
-    def test_a_count_that_is_no_whole_number_is_refused(self):
-        for key in COUNTS:
-            for value in NOT_COUNTS:
-                with self.subTest(key=key, value=value), self.invalid(
-                        "'own'", key, repr(value)[:15], 'a whole number >= 0'):
-                    _profile(**{key: value})
-
-    def test_what_cannot_be_is_refused_with_what_was_expected(self):
-        bare = {'saturation_kbps': None}
-        for parts, cases in (
+        bare, nan = {'saturation_kbps': None}, float('nan')
+        no_limit = ("'own'", 'list of its limits', '[]', 'at least one of',
+                    'max_tunnels', 'saturation_by_packet_bytes')
+        for stated, *parts in (
+                # Only a packet size must not be 0.
+                *(({key: value}, "'own'", key, repr(value)[:15],
+                   'a number > 0', UNITS.get(key, 'kbit/s'))
+                  for key in RATES for value in NOT_RATES[key in CLOSING:]),
+                *(({key: value}, "'own'", key, repr(value)[:15],
+                   'a whole number >= 0')
+                  for key in COUNTS for value in NOT_COUNTS),
                 # YAML reads only 1.0e+6 as a number.
-                (('saturation_kbps', "'1e6'", '1.0e+6'),
-                 [{'saturation_kbps': '1e6'}]),
-                (("'own'", 'switch', "''"), [{'switch': ''}]),
-                (("'own'", 'description', '5', 'text'), [{'description': 5}]),
-                (("'own'", 'encapsulation', "'vxlna'", 'geneve',
-                  "did you mean 'vxlan'?"), [{'encapsulation': 'vxlna'}]),
-                (('encapsulation',), [{'encapsulation': value} for value in (
-                    None, False, ['vxlan'], {})]),
-                # Saturation is of bandwidth, never of packets.
-                (("'own'", 'saturation_dimension', "'packets'",
-                  'bandwidth, egress, ingress'),
-                 [{'saturation_dimension': 'packets'}]),
-                (("'own'", 'list of its limits', '[]', 'at least one of',
-                  'max_tunnels', 'saturation_by_packet_bytes'),
-                 [bare, {**bare, 'cpu_mhz_per_kpps': 1}]),
-                (("'own'", 'saturation_kbps', '1000000.0',
-                  'saturation_by_packet_bytes'),
-                 [{'saturation_by_packet_bytes': {64: 5}}]),
-                (("'own'", 'saturation_by_packet_bytes: 128', "'x'",
-                  'a number > 0', 'kbit/s'),
-                 [{**bare, 'saturation_by_packet_bytes': {64: 5, 128: 'x'}}]),
-                (('packet size', "'64'", 'each size once'),
-                 [{**bare, 'saturation_by_packet_bytes': {64: 5, '64': 6}}]),
-                (("'own'", 'sources', "'packet_rate_kpps'",
-                  'saturation_kbps'),
-                 [{'sources': {'packet_rate_kpps': 'a table'}}]),
-                (("'own'", 'sources', "'x'", 'a mapping'),
-                 [{'sources': 'x'}]),
-                (('same_host_share: ', 'a number 0 <= share < 1'),
-                 [{'same_host_share': share} for share in (
-                     1, -.1, 'half', True, float('nan'))]),
-                (('same_host_saturation_kbps: 0', 'a number > 0', 'kbit/s'),
-                 [{'same_host_saturation_kbps': 0}]),
-                (('cpu_mhz_per_kpps: -1; expected 0 or a number',),
-                 [{'cpu_mhz_per_kpps': -1}]),
-                (("provenance: 'x'; expected a mapping",),
-                 [{'provenance': 'x'}]),
-                (("key of provenance: 'a b'; expected text",),
-                 [{'provenance': {'a b': 1}}]),
-                (('provenance: nic: [1]; expected text or',),
-                 [{'provenance': {'nic': [1]}}]),
-                (('provenance: spread: nan',),
-                 [{'provenance': {'spread': float('nan')}}]),
-                (('packet_cost_us: 0.0; expected a number > 0, or byte_cost',
-                  ), [{'packet_cost_us': 0, 'byte_cost_ns': 0}]),
-                (('packet_cost_us: -1; expected 0 or',),
-                 [{'packet_cost_us': -1, 'byte_cost_ns': .5}]),
-                (('byte_cost_ns: 1e-12; expected',),
-                 [{'packet_cost_us': 2.0, 'byte_cost_ns': 1e-12}]),
-                *((('name', repr(name)), [{'name': name}]) for name in (
+                ({'saturation_kbps': '1e6'}, "'1e6'", '1.0e+6'),
+                *(({'name': name}, 'name', repr(name)) for name in (
                     '', ' ', 'two words', '-x', 5, None, True, 'x\n')),
-                *((("'own'", 'saturation_by_packet_bytes', repr(table)),
-                   [{**bare, 'saturation_by_packet_bytes': table}])
-                  for table in ({}, [], [[64, 5]], 5, 'x')),
-                *((("'own'", 'packet size', repr(size), 'bytes'),
-                   [{**bare, 'saturation_by_packet_bytes': {size: 5}}])
-                  for size in (0, -64, True, float('nan'), 'big')),
-                *((("'own'", 'sources: saturation_kbps', repr(text), 'text'),
-                   [{'sources': {'saturation_kbps': text}}])
-                  for text in (5, '', ' ', None))):
-            for stated in cases:
-                with self.subTest(**stated), self.invalid(*parts):
-                    _profile(**stated)
+                ({'switch': ''}, "'own'", 'switch', "''"),
+                ({'description': 5}, "'own'", 'description', '5', 'text'),
+                ({'encapsulation': 'vxlna'}, "'own'", 'encapsulation',
+                 "'vxlna'", 'geneve', "did you mean 'vxlan'?"),
+                *(({'encapsulation': value}, 'encapsulation')
+                  for value in (None, False, ['vxlan'], {})),
+                # Saturation is of bandwidth, never of packets.
+                ({'saturation_dimension': 'packets'}, "'own'",
+                 'saturation_dimension', "'packets'",
+                 'bandwidth, egress, ingress'),
+                (bare, *no_limit),
+                ({**bare, 'cpu_mhz_per_kpps': 1}, *no_limit),
+                ({'saturation_by_packet_bytes': {64: 5}}, "'own'",
+                 'saturation_kbps', '1000000.0',
+                 'saturation_by_packet_bytes'),
+                *((by_packet(table), "'own'", 'saturation_by_packet_bytes',
+                   repr(table)) for table in ({}, [], [[64, 5]], 5, 'x')),
+                (by_packet({64: 5, 128: 'x'}), "'own'",
+                 'saturation_by_packet_bytes: 128', "'x'", 'a number > 0',
+                 'kbit/s'),
+                (by_packet({64: 5, '64': 6}), 'packet size', "'64'",
+                 'each size once'),
+                *((by_packet({size: 5}), "'own'", 'packet size', repr(size),
+                   'bytes') for size in (0, -64, True, nan, 'big')),
+                ({'sources': {'packet_rate_kpps': 'a table'}}, "'own'",
+                 'sources', "'packet_rate_kpps'", 'saturation_kbps'),
+                ({'sources': 'x'}, "'own'", 'sources', "'x'", 'a mapping'),
+                *(({'sources': {'saturation_kbps': text}}, "'own'",
+                   'sources: saturation_kbps', repr(text), 'text')
+                  for text in (5, '', ' ', None)),
+                *(({'same_host_share': share}, 'same_host_share: ',
+                   'a number 0 <= share < 1')
+                  for share in (1, -.1, 'half', True, nan)),
+                ({'same_host_saturation_kbps': 0},
+                 'same_host_saturation_kbps: 0', 'a number > 0', 'kbit/s'),
+                ({'cpu_mhz_per_kpps': -1},
+                 'cpu_mhz_per_kpps: -1; expected 0 or a number'),
+                ({'provenance': 'x'}, "provenance: 'x'; expected a mapping"),
+                ({'provenance': {'a b': 1}},
+                 "key of provenance: 'a b'; expected text"),
+                ({'provenance': {'nic': [1]}},
+                 'provenance: nic: [1]; expected text or'),
+                ({'provenance': {'spread': nan}}, 'provenance: spread: nan'),
+                ({'packet_cost_us': 0, 'byte_cost_ns': 0},
+                 'packet_cost_us: 0.0; expected a number > 0, or byte_cost'),
+                ({'packet_cost_us': -1, 'byte_cost_ns': .5},
+                 'packet_cost_us: -1; expected 0 or'),
+                ({'packet_cost_us': 2.0, 'byte_cost_ns': 1e-12},
+                 'byte_cost_ns: 1e-12; expected')):
+            with self.subTest(**stated), self.invalid(*parts):
+                _profile(**stated)
 
-    def test_any_one_limit_is_enough_even_a_count_of_zero(self):
-        for key in (*RATES[:-1], *COUNTS):
-            with self.subTest(key=key):
-                own = profile.SwitchProfile(
-                    name='own', **{key: 0 if key in COUNTS else 1})
-                self.assertIsNotNone(getattr(own, key))
+    def test_any_one_limit_is_enough_even_one_of_zero(self):
+        for key in (*CLOSING, *COUNTS):
+            for value in (0, 1):
+                self.assertEqual(value, getattr(profile.SwitchProfile(
+                    name='own', **{key: value}), key))
 
     def test_a_table_is_kept_in_order_of_size_and_stays_the_profiles(self):
         table = {512: 30, 64: 10, 128: 20}
@@ -292,6 +275,9 @@ class TestLimits(ProfileTestCase):
         for stated, expected in (
                 ({'max_tunnels': 4}, ()),
                 ({'packet_rate_kpps': 1}, [('packet_rate', (0, 0, 1), 1)]),
+                ({'packet_cost_us': 2}, [('switching', (0, 0, 2e-3), 1)]),
+                ({'byte_cost_ns': 1},
+                 [('switching', (125e-9, 125e-9, 0), 1)]),
                 ({'saturation_kbps': 7, 'saturation_dimension': 'egress'},
                  [('saturation', egress, 7)]),
                 ({'saturation_kbps': 7, 'saturation_dimension': 'ingress'},
