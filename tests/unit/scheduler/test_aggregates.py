@@ -50,7 +50,7 @@ class TestAggregates(unittest.TestCase):
     def policy(self, host):
         return self.found.policy(host, None)
 
-    def test_whom_a_change_concerns_is_told_once(self):
+    def test_hosts_that_a_change_concerns_are_returned_once(self):
         self.assertEqual('abc', self.observe('abc'))
         self.assertEqual('', self.observe('abc'))
         rack = self.rack('tor', 'ab', saturation_kbps='1000')
@@ -74,7 +74,7 @@ class TestAggregates(unittest.TestCase):
                 hosts, [list(many) for _ in hosts]))
         self.assertEqual(51, is_in.call_count)
 
-    def test_what_changes_and_changes_back_is_told_twice(self):
+    def test_what_changes_and_changes_back_is_returned_twice(self):
         hosts, racks = ['a', 'b'], [[self.rack('tor', 'ab')], []]
         self.found.observe(list(hosts), racks)
         self.assertEqual(set(), self.found.observe(hosts, racks))
@@ -272,7 +272,7 @@ class TestUplinks(UplinkTestCase):
         self.replace('rack', 'ac')
         self.assertEqual('bcd', self.ask(kbps=600))
 
-    def test_a_host_that_has_left_is_believed_to_have(self):
+    def test_a_host_that_its_aggregate_no_longer_lists_has_left(self):
         self.rack('abc')
         self.ask()
         self.place('a', 1, 600)
@@ -281,7 +281,7 @@ class TestUplinks(UplinkTestCase):
         self.assertEqual('bcd', self.ask('bcd', kbps=600))
         self.assertEqual('bcd', self.ask(kbps=600))
 
-    def test_aggregates_without_an_id_are_told_apart(self):
+    def test_aggregates_without_an_id_are_distinguished(self):
         for host in 'ab':
             self.hosts[host].aggregates = [objects.Aggregate(
                 name='rack', metadata=host_metadata.keys(
@@ -393,7 +393,7 @@ class TestTunnels(UplinkTestCase):
         self.assertEqual('abcd', self.fits(1, 'red'))
         self.assertEqual('abcd', self.fits(1, 'blue'))
 
-    def test_the_host_tells_and_the_inventory_knows_better(self):
+    def test_the_inventory_counts_before_the_list_of_the_host(self):
         self.store.answers = [base.changes(1), dataclasses.replace(
             base.changes(2), placements=([base.instance_uuid(1)], [(
                 'a', None, None, attachments.Attachments(('green',)),

@@ -155,7 +155,7 @@ class TestFailOpen(FilterTestCase):
                                autospec=True, side_effect=KeyError('what')):
             self.assertEqual(self.hosts, self.passing())
 
-    def test_every_host_passes_without_a_store_where_wanted(self):
+    def test_every_host_passes_without_a_store_by_an_option(self):
         self.make_filter(degraded_policy='pass')
         self.store.answers = [exceptions.StoreError('gone')]
         self.assertEqual(self.hosts, self.passing())

@@ -530,7 +530,7 @@ class TestClaims(RecordTestCase):
         self.assertEqual([], self.known.claims)
         self.check(a=[], b=[1])
 
-    def test_the_first_reading_verifies_what_a_new_worker_hears(self):
+    def test_the_first_reading_verifies_the_claims_that_a_worker_reads(self):
         self.one.boot(1, 'a')
         self.one.delete(1)
         record = self.make_record(before=self._claim)

@@ -165,7 +165,7 @@ class TestWorkers(base.SharingTestCase):
                     base.request(9, egress_kbps=80))
                 self.assertEqual([False], assessment.passing.tolist())
 
-    def test_while_the_store_is_away_each_goes_on_and_tells_later(self):
+    def test_while_the_store_is_away_each_goes_on_and_writes_later(self):
         os.rename(self.path, self.path + '.away')
         self.wait_for(lambda: sum('claims of other workers' in text
                                   for text in self.warnings) >= 2)

@@ -195,7 +195,7 @@ class TestFailOpen(WeigherTestCase):
         self.assertEqual(['vswitch: VSwitchWeigher is well again'],
                          self.infos)
 
-    def test_hosts_weigh_alike_without_a_store_where_wanted(self):
+    def test_hosts_weigh_alike_without_a_store_by_an_option(self):
         self.make_weigher(degraded_policy='pass')
         self.store.answers = [exceptions.StoreError('gone')]
         self.assertEqual([weights.NEUTRAL] * 2,

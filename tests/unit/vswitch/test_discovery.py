@@ -164,70 +164,63 @@ class AgentsTestCase(DiscoveryTestCase):
         # What has no value is left out.
         self.assertNotIn(BANDWIDTHS, agent_shown)
 
-    def test_an_agent_left_over_does_not_count_beside_one_that_is_up(self):
-        proposal = self.one(agents.open_vswitch('h', alive=False),
-                            agents.ovn('h'), mapping=['ovn=ovs-gre'])
-        self.assertEqual('ovs-gre', proposal.profile)
-        self.assertIn('Open vSwitch agent is down', proposal.remarks[0])
-
-    def test_agents_that_say_the_same_agree(self):
-        self.assertEqual('ovs-gre', self.one(
-            agents.ovn('h'), agents.ovn('h', 'OVN Controller Gateway agent'),
-            agents.ovn('h', 'OVN Metadata agent'),
-            mapping=['ovn=ovs-gre']).profile)
-
-    def test_an_unknown_type_of_agent_is_reported_beside_the_proposal(self):
+    def test_other_agents_of_the_host_are_remarks_at_most(self):
         unknown = agents.agent('Quantum switch agent', 'h')
-        for found, expected in (([agents.open_vswitch('h')], 'ovs-flat'),
-                                ([], None)):
-            proposal = self.one(*found, unknown)
-            self.assertEqual(expected, proposal.profile)
-            self.assertEqual(
-                ('Quantum switch agent is an unknown type of agent',),
-                proposal.remarks)
-
-    def test_sr_iov_beside_a_vswitch_is_told(self):
-        proposal = self.one(agents.nic_switch('h', ens1f0=(5, 5)),
-                            agents.open_vswitch('h'))
-        self.assertEqual(('ovs-flat', {}),
-                         (proposal.profile, proposal.overrides))
-        self.assertIn('virtual functions go past', proposal.remarks[0])
+        remark_on_unknown = 'Quantum switch agent is an unknown type of agent'
+        for found, expected, remark in (
+                ([agents.open_vswitch('h', alive=False), agents.ovn('h')],
+                 'ovs-gre', 'Open vSwitch agent is down'),
+                ([agents.nic_switch('h', ens1f0=(5, 5)),
+                  agents.open_vswitch('h')],
+                 'ovs-flat', 'virtual functions go past'),
+                ([agents.open_vswitch('h'), unknown], 'ovs-flat',
+                 remark_on_unknown),
+                ([unknown], None, remark_on_unknown),
+                # They state the same.
+                ([agents.ovn('h'),
+                  agents.ovn('h', 'OVN Controller Gateway agent'),
+                  agents.ovn('h', 'OVN Metadata agent')], 'ovs-gre', None)):
+            with self.subTest(remark):
+                proposal = self.one(*found, mapping=['ovn=ovs-gre'])
+                self.assertEqual((expected, {}),
+                                 (proposal.profile, proposal.overrides))
+                self.assertEqual(int(remark is not None),
+                                 len(proposal.remarks))
+                self.assertIn(remark or '', ''.join(proposal.remarks))
 
 
 class StatedNumbersTestCase(DiscoveryTestCase):
 
-    def overrides(self, agent):
-        proposal = self.one(agent)
-        self.assertIsNotNone(proposal.profile)
-        return proposal.overrides
-
     def test_the_line_rate_is_that_of_all_lines_in_the_lesser_direction(self):
-        self.assertEqual({'line_rate_kbps': 50}, self.overrides(
-            agents.nic_switch('h', devices=['a', 'b'], a=(30, 50),
-                              b=(20, 10))))
-        self.assertEqual({'line_rate_kbps': 7}, self.overrides(
-            agents.open_vswitch('h', **{BANDWIDTHS: {
-                'br-ex': {'egress': 8, 'ingress': 7}}})))
+        bridge = {'br-ex': {'egress': 8, 'ingress': 7}}
+        tunnel = {'egress': 11, 'ingress': 12}
 
-    def test_a_line_of_which_a_direction_is_missing_gives_none(self):
-        for agent, missing in (
-                (agents.nic_switch('h', devices=['a', 'b'], a=(3, 5)), 'b'),
-                (agents.nic_switch('h', devices=['a'], a=(None, 5)), 'a'),
-                (agents.nic_switch('h', devices=['a'], a=(0, 5)), 'a'),
-                (agents.open_vswitch('h', ['vxlan'], **{BANDWIDTHS: {
-                    'br-ex': {'egress': 8, 'ingress': 7}}}),
-                 'rp_tunnelled')):
-            proposal = self.one(agent)
-            self.assertEqual({}, proposal.overrides)
-            self.assertRegex(proposal.remarks[0],
-                             f'both directions of {missing}$')
+        def tunnelled(**lines):
+            return agents.open_vswitch('h', ['vxlan'], **{
+                BANDWIDTHS: {**bridge, **lines}})
 
-    def test_tunnels_have_a_line_of_their_own_whatever_its_name(self):
-        for name in ('rp_tunnelled', 'underlay'):
-            self.assertEqual({'line_rate_kbps': 19}, self.overrides(
-                agents.open_vswitch('h', ['vxlan'], **{BANDWIDTHS: {
-                    'br-ex': {'egress': 8, 'ingress': 9},
-                    name: {'egress': 11, 'ingress': 12}}})))
+        for agent, rate, missing in (
+                (agents.nic_switch('h', devices=['a', 'b'], a=(30, 50),
+                                   b=(20, 10)), 50, None),
+                (agents.open_vswitch('h', **{BANDWIDTHS: bridge}), 7, None),
+                # Tunnels have a line of their own, whatever its name.
+                (tunnelled(rp_tunnelled=tunnel), 19, None),
+                (tunnelled(underlay=tunnel), 19, None),
+                # Both directions of each line are needed.
+                (tunnelled(), None, 'rp_tunnelled'),
+                (agents.nic_switch('h', devices=['a', 'b'], a=(3, 5)), None,
+                 'b'),
+                (agents.nic_switch('h', devices=['a'], a=(None, 5)), None,
+                 'a'),
+                (agents.nic_switch('h', devices=['a'], a=(0, 5)), None, 'a')):
+            with self.subTest(rate=rate, missing=missing):
+                proposal = self.one(agent)
+                self.assertIsNotNone(proposal.profile)
+                self.assertEqual({'line_rate_kbps': rate} if rate else {},
+                                 proposal.overrides)
+                if missing:
+                    self.assertRegex(proposal.remarks[0],
+                                     f'both directions of {missing}$')
 
     def test_the_packet_rate_is_that_of_both_directions(self):
         for stated, expected in (
@@ -288,7 +281,7 @@ class StatedNumbersTestCase(DiscoveryTestCase):
         self.assertEqual('ovs-geneve', proposal.profile)
         self.assertIn('virtual functions go past', proposal.remarks[0])
 
-    def test_a_switch_that_carries_less_than_stated_is_told(self):
+    def test_a_switch_that_carries_less_than_stated_is_a_remark(self):
         proposal = self.one(agents.open_vswitch('h', **{
             BANDWIDTHS: {'br-ex': {'egress': 200000000,
                                    'ingress': 200000000}},
