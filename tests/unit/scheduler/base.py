@@ -277,6 +277,29 @@ class StateTestCase(SchedulerTestCase):
     def place(self, spec, host):
         self.state.host_consumed(self.hosts[host], spec)
 
+    def boot(self, worker, number, hosts, placement=lambda host: True,
+             **demand):
+        """Return the host that Nova selects for a boot, or None.
+
+        :param placement: callable(host), whether Placement accepts a claim
+        """
+        spec = request(number, **demand)
+        worker.request_started()
+        assessment, _ = worker.assess(hosts, spec)
+        passing = [host for host, fits in zip(
+            hosts, assessment.passing.tolist()) if fits]
+        worker.hosts_filtered(passing)
+        for host in passing:
+            if not worker.claim_host({host.uuid}, spec):
+                continue
+            if placement(host.host):
+                worker.host_consumed(host, spec)
+                worker.request_finished(False)
+                return host.host
+            worker.claim_failed(spec.instance_uuid)
+        worker.request_finished(True)
+        return None
+
 
 class SharingTestCase(StateTestCase):
     """States of several workers, with a real store in a file."""
@@ -306,29 +329,6 @@ class SharingTestCase(StateTestCase):
     def claims(self):
         return {int(one.instance_uuid[-12:]): (one.state, one.host)
                 for one in RealStore(self.url).read_claims().claims}
-
-    def boot(self, worker, number, hosts, placement=lambda host: True,
-             **demand):
-        """Return the host that Nova selects for a boot, or None.
-
-        :param placement: callable(host), whether Placement accepts a claim
-        """
-        spec = request(number, **demand)
-        worker.request_started()
-        assessment, _ = worker.assess(hosts, spec)
-        passing = [host for host, fits in zip(
-            hosts, assessment.passing.tolist()) if fits]
-        worker.hosts_filtered(passing)
-        for host in passing:
-            if not worker.claim_host({host.uuid}, spec):
-                continue
-            if placement(host.host):
-                worker.host_consumed(host, spec)
-                worker.request_finished(False)
-                return host.host
-            worker.claim_failed(spec.instance_uuid)
-        worker.request_finished(True)
-        return None
 
 
 class FilterTestCase(SchedulerTestCase):

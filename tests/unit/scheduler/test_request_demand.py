@@ -194,7 +194,7 @@ class TestAttachmentsOfInstance(unittest.TestCase):
         instance = objects.Instance(uuid=UUID)
         self.assertIsNone(request_demand.attachments_of_instance(None))
         self.assertIsNone(request_demand.attachments_of_instance(instance))
-        for interfaces, wanted in (
+        for interfaces, expected in (
                 ([], None),
                 ([interface('red', tunneled=True), interface('blue')],
                  attachments.Attachments(('red', 'blue'))),
@@ -206,7 +206,7 @@ class TestAttachmentsOfInstance(unittest.TestCase):
                  attachments.Attachments(('red', None)))):
             instance.info_cache = objects.InstanceInfoCache(
                 network_info=network_model.NetworkInfo(interfaces))
-            self.assertEqual(wanted,
+            self.assertEqual(expected,
                              request_demand.attachments_of_instance(instance))
         instance.info_cache = objects.InstanceInfoCache()
         self.assertIsNone(request_demand.attachments_of_instance(instance))

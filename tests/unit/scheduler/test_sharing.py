@@ -213,7 +213,7 @@ class TestProcesses(base.SharingTestCase):
                     egress_kbps=10)
             self.wait_for(lambda: not worker.claims._unwritten)
             print(json.dumps(placed), file=stream, flush=True)
-            # Until all have told what they have placed.
+            # Until all have printed what they have placed.
             os.read(ready, 1)
             last = base.RealStore(self.url).read_claims().seen.number
             self.wait_for(

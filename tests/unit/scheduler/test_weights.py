@@ -34,9 +34,9 @@ class TestUplink(base.SchedulerTestCase):
 
     def test_a_host_of_which_nothing_is_known_is_no_better_than_its_uplink(
             self):
-        for loss, wanted in ((0.0, .5), (1e-5, .5), (1e-3, .4), (1.0, .1)):
+        for loss, expected in ((0.0, .5), (1e-5, .5), (1e-3, .4), (1.0, .1)):
             [known, unknown] = _weights([loss] * 2, known=[True, False])
-            self.assertAlmostEqual(wanted, unknown, 12)
+            self.assertAlmostEqual(expected, unknown, 12)
             self.assertLessEqual(unknown, known)
 
 
