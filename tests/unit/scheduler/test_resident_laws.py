@@ -8,7 +8,6 @@ from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler.scheduler import residency
-from vswitch_aware_scheduler.traffic import rate_law
 
 
 class TestPriors(base.StateTestCase):
@@ -23,8 +22,7 @@ class TestPriors(base.StateTestCase):
         placed = placements or {}
         self.store.answers = [dataclasses.replace(
             base.changes(1, {1: 10.0}), priors={
-                key: law if isinstance(law, rate_law.RateLaw)
-                else base.constant(law) for key, law in priors.items()},
+                key: base.constant(kbps) for key, kbps in priors.items()},
             placements=([base.instance_uuid(number) for number in placed],
                         [(*one, None, None) for one in placed.values()]))]
         self.state = self.make_state(default_egress_kbps=90,
@@ -66,24 +64,6 @@ class TestPriors(base.StateTestCase):
         self.place(self._request(8, flavor='other'), 'large')
         self.assertEqual({'large': .42, 'peak': .2, 'a': 1.2, 'b': .3},
                          self.ask(self._request(7, egress_kbps=20)))
-
-    def test_a_broken_peer_closes_no_host(self):
-        # One of 61 carries what no host can.
-        def law(broken):
-            return rate_law.RateLaw.from_arrays(
-                [1 - broken, broken], [[20.0, 0, 0], [1e6, 0, 0]])
-
-        self._learn({(None, None): law(1 / 61),
-                     base.instance_uuid(4): law(1 / 61 * 24 / 36),
-                     base.instance_uuid(5): law(.5)},
-                    {4: ('a', 'f', 'q'), 5: ('b', 'f', 'q')})
-        # A new one, and one with a short history beside it.
-        self.assertEqual({'a': .4, 'b': admission.OVERLOAD}, {
-            host: self.reasons[host] or value for host, value in self.ask(
-                self._request(flavor='other'), a=[4], b=[5]).items()})
-        self.assertEqual(0, self.reasons['a'])
-        # What an instance has shown itself counts.
-        self.assertEqual(admission.OVERLOAD, self.reasons['b'])
 
     def test_on_hosts_without_a_profile_it_is_what_it_is(self):
         self.hosts['a'] = base.host_state('a')
