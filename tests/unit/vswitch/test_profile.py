@@ -359,16 +359,17 @@ class TestOverrides(ProfileTestCase):
 
     def test_every_key_can_be_overridden_by_text_or_a_number(self):
         self.assertEqual({*RATES, *COUNTS}, {*profile.OVERRIDABLE_KEYS})
-        own = _profile(line_rate_kbps=8)
+        sources = {'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet'}
+        own = _profile(line_rate_kbps=8, sources=sources)
         for key in profile.OVERRIDABLE_KEYS:
             for value in ('3', ' 3 ', 3) + ('.3e1',) * (key in RATES):
                 changed = own.overridden({key: value}, self.WHERE)
                 self.assertEqual(
-                    {**own.to_dict(), key: 3,
-                     'sources': {key: f'override: {self.WHERE}'}},
+                    {**own.to_dict(), key: 3, 'sources': {
+                        **sources, key: f'override: {self.WHERE}'}},
                     changed.to_dict())
         # The profile itself stays.
-        self.assertEqual(_profile(line_rate_kbps=8), own)
+        self.assertEqual(_profile(line_rate_kbps=8, sources=sources), own)
         self.assertEqual(own, own.overridden({}, self.WHERE))
 
     def test_the_smallest_of_several_values_wins(self):
@@ -390,14 +391,6 @@ class TestOverrides(ProfileTestCase):
             own = _by_packet({64: 100}).overridden({key: '5'}, self.WHERE)
             self.assertEqual(table, own.saturation_by_packet_bytes)
             self.assertEqual(rate, own.saturation_kbps_at(64))
-
-    def test_the_source_says_who_overrode(self):
-        own = _profile(line_rate_kbps=5, sources={
-            'saturation_kbps': 'bench', 'line_rate_kbps': 'data sheet'})
-        self.assertEqual(
-            {'saturation_kbps': f'override: {self.WHERE}',
-             'line_rate_kbps': 'data sheet'},
-            own.overridden({'saturation_kbps': 4}, self.WHERE).sources)
 
     def test_what_is_no_number_is_refused_with_where_key_and_value(self):
         for key in profile.OVERRIDABLE_KEYS:
@@ -526,12 +519,14 @@ class TestOwnFile(ProfileTestCase):
 
     def test_profiles_are_read_in_the_order_of_the_file(self):
         profiles = self.load('b: {saturation_kbps: 5, switch: vpp}\n'
-                             'a: {saturation_by_packet_bytes: {64: 5}}\n')
-        self.assertEqual(['b', 'a'], list(profiles))
+                             'a: {saturation_by_packet_bytes: {64: 5}}\n'
+                             'c: {base: b, vm_peak_kbps: 6}\n')
+        self.assertEqual(['b', 'a', 'c'], list(profiles))
         self.assertEqual(
             profile.SwitchProfile(name='b', saturation_kbps=5, switch='vpp'),
             profiles['b'])
         self.assertEqual({64: 5}, profiles['a'].saturation_by_packet_bytes)
+        self.assertEqual(5, profiles['c'].saturation_kbps)
 
     def test_a_file_that_cannot_be_read_is_refused(self):
         for path, shown_path in ((self.path, self.path),
@@ -621,43 +616,41 @@ class TestOwnFile(ProfileTestCase):
             self.refuses('\n'.join(lines), 'aliases stand for more than')
             self.assertLess(time.process_time() - began, 5)
 
-    def test_a_key_without_value_states_no_limit(self):
-        own = self.load('own: {max_tunnels: 5, saturation_kbps: ~, '
-                        'typical_packet_bytes: ~, encapsulation: ~, '
-                        'sources: ~}\n')['own']
-        self.assertEqual(profile.SwitchProfile(name='own', max_tunnels=5), own)
-
-    def test_a_base_gives_what_the_profile_does_not_state(self):
-        bases = {'base': _profile(
-            name='base', description='x', line_rate_kbps=9, max_tunnels=4,
-            sources={'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet',
-                     'max_tunnels': 'guess'})}
-        own = self.load('own:\n  base: base\n  saturation_kbps: 7\n'
-                        '  max_tunnels: ~\n', bases=bases)['own']
-        self.assertEqual(
-            profile.SwitchProfile(
-                name='own', description='x', saturation_kbps=7,
-                line_rate_kbps=9, sources={'line_rate_kbps': 'sheet'}), own)
-
-    def test_a_base_may_be_an_earlier_profile(self):
-        self.assertEqual(5, self.load(
-            'b: {max_tunnels: 5}\nown: {base: b, vm_peak_kbps: 6}\n')[
-                'own'].max_tunnels)
-
-    def test_a_new_form_of_saturation_replaces_the_one_of_the_base(self):
-        bases = {'constant': _profile(),
-                 'table': _by_packet({64: 5}, sources={
-                     'saturation_by_packet_bytes': 'bench'})}
-        profiles = self.load(
-            'a: {base: constant, saturation_by_packet_bytes: {64: 6}}\n'
-            'b: {base: table, saturation_kbps: 7}\n', bases=bases)
-        self.assertEqual(({64: 6}, None),
-                         (profiles['a'].saturation_by_packet_bytes,
-                          profiles['a'].saturation_kbps))
-        self.assertEqual((None, 7, {}),
-                         (profiles['b'].saturation_by_packet_bytes,
-                          profiles['b'].saturation_kbps,
-                          profiles['b'].sources))
+    def test_a_profile_takes_from_its_base_what_it_does_not_state(self):
+        sources = {'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet'}
+        bases = {
+            'base': _profile(description='x', line_rate_kbps=9, max_tunnels=4,
+                             sources={**sources, 'max_tunnels': 'guess'}),
+            'table': _by_packet({64: 5}, sources={
+                'saturation_by_packet_bytes': 'bench'})}
+        of_base = {'description': 'x', 'line_rate_kbps': 9, 'max_tunnels': 4}
+        for content, expected in (
+                ('{base: base, saturation_kbps: 7, max_tunnels: ~}',
+                 {**of_base, 'saturation_kbps': 7, 'max_tunnels': None,
+                  'sources': {'line_rate_kbps': 'sheet'}}),
+                ('{base: base, saturation_kbps: 7, sources: '
+                 '{saturation_kbps: mine}}',
+                 {**of_base, 'saturation_kbps': 7, 'sources': {
+                     'saturation_kbps': 'mine', 'line_rate_kbps': 'sheet',
+                     'max_tunnels': 'guess'}}),
+                # A new form of the saturation replaces the other one.
+                ('{base: base, saturation_by_packet_bytes: {64: 6}}',
+                 {**of_base, 'saturation_by_packet_bytes': {64: 6},
+                  'sources': {'line_rate_kbps': 'sheet',
+                              'max_tunnels': 'guess'}}),
+                ('{base: table, saturation_kbps: 7}', {'saturation_kbps': 7}),
+                # A key without a value states no limit.
+                ('{max_tunnels: 5, saturation_kbps: ~, encapsulation: ~, '
+                 'typical_packet_bytes: ~, sources: ~}', {'max_tunnels': 5}),
+                # Packet rates by size are a table of saturation.
+                ('{packet_rate_by_packet_bytes: {64: 100, 1500: 80}, '
+                 'sources: {packet_rate_by_packet_bytes: a report}}',
+                 {'saturation_by_packet_bytes': {64: 51200, 1500: 960000},
+                  'sources': {'saturation_by_packet_bytes': 'a report'}})):
+            with self.subTest(content):
+                self.assertEqual(
+                    profile.SwitchProfile(name='own', **expected),
+                    self.load(f'own: {content}\n', bases=bases)['own'])
 
     def test_numbers_follow_the_cores_of_the_data_plane(self):
         profiles = self.load('''
@@ -688,26 +681,6 @@ own: {base: one, cores: 6, packet_rate_kpps: 1}
             'x: {base: ovs-flat, packet_rate_kpps: 5, cores: 4}')[
                 'x'].packet_rate_kpps)
 
-    def test_packet_rates_by_packet_size_are_a_table_of_saturation(self):
-        own = self.load('''
-own:
-  packet_rate_by_packet_bytes: {64: 100, 1500: 80}
-  sources: {packet_rate_by_packet_bytes: a report}
-''')['own']
-        self.assertEqual({64: 51200, 1500: 960000},
-                         own.saturation_by_packet_bytes)
-        self.assertEqual({'saturation_by_packet_bytes': 'a report'},
-                         own.sources)
-
-    def test_the_sources_of_a_base_are_kept_and_added_to(self):
-        bases = {'base': _profile(line_rate_kbps=9, sources={
-            'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet'})}
-        own = self.load('own: {base: base, saturation_kbps: 7, '
-                        'sources: {saturation_kbps: mine}}\n',
-                        bases=bases)['own']
-        self.assertEqual({'saturation_kbps': 'mine',
-                          'line_rate_kbps': 'sheet'}, own.sources)
-
     def test_a_file_wins_over_a_built_in_of_the_same_name(self):
         pathlib.Path(self.path).write_text(
             'ovs-flat: {base: ovs-flat, max_tunnels: 7}\n'
@@ -722,13 +695,10 @@ own:
         self.assertIsNone(built_in['ovs-flat'].max_tunnels)
 
     def test_the_fast_loader_reads_the_catalogue_as_the_other_one_does(self):
-        with mock.patch.object(
-                profile, '_FAST_LOADER', yaml.SafeLoader):
-            slowly = profile.catalogue()
-        self.assertEqual(slowly, profile.catalogue())
-        self.assertTrue(issubclass(profile._FAST_LOADER, yaml.CSafeLoader))
-
+        with mock.patch.object(profile, '_FAST_LOADER', yaml.SafeLoader):
+            slowly = profile._built_in.__wrapped__()
         self.assertEqual(slowly, profile.profiles())
+        self.assertTrue(issubclass(profile._FAST_LOADER, yaml.CSafeLoader))
 
     @hypothesis.settings(max_examples=200, deadline=None)
     @hypothesis.given(st.one_of(
