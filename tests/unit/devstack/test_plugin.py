@@ -78,26 +78,29 @@ CHANGED_OPTIONS = ('available_filters', 'enabled_filters', 'weight_classes',
 ALL_PHASES = ('stack,pre-install', 'stack,install', 'stack,post-config',
               'stack,extra', 'stack,test-config')
 
-_SYSTEMCTL = '''\
-#!/bin/bash
+#: {command: what the machine would be changed by, replaced}.
+COMMANDS = {
+    'bin/sudo': """\
+while [[ $1 == -* || $1 == *=* ]]; do shift; done
+exec "$@"
+""",
+    'bin/systemctl': """\
 echo "$*" >>"$SYSTEMCTL_LOG"
 case $1 in
     is-enabled) [[ -e $SYSTEMCTL_LOG.$2 ]] ;;
     enable) touch "$SYSTEMCTL_LOG.$2" ;;
     disable) rm "$SYSTEMCTL_LOG.$2" ;;
 esac
-'''
-# Makes the file of the store, for tests that look at files only.
-_MANAGE = '''\
-#!/bin/bash
-echo "$*" >>"$MANAGE_LOG"
+""",
+    'venv/bin/pip': 'echo "$*" >>"$PIP_LOG"\n',
+    # Makes the file of the store, for tests that look at files only.
+    'venv/bin/vswitch-manage': """\
 store=$DATA_DIR/vswitch_aware_scheduler
 if [[ $* == *"db sync" && -d $store ]]; then touch "$store/vswitch.sqlite"; fi
-'''
-# A script on standard input, which prints what Nova has by default, is run
-# once: to import nova takes a second.
-_PYTHON = f'''\
-#!/bin/bash
+""",
+    # A script on standard input, which prints what Nova has by default, is
+    # run once: to import nova takes a second.
+    'bin/python': f"""\
 [[ $1 == - ]] || exec {sys.executable} "$@"
 script=$(cat)
 answer=$ANSWERS/$(printf "%s\\n" "$*" "$script" | sha256sum | cut -c -64)
@@ -106,7 +109,33 @@ if [[ ! -e $answer ]]; then
     mv "$answer.new" "$answer"
 fi
 cat "$answer"
-'''
+""",
+    # DevStack takes a source tree out of the list of versions first.
+    'requirements/.venv/bin/edit-constraints': '',
+}
+#: {variable of DevStack: path below the directory of a test}.
+PATHS = {
+    'HOME': '', 'DEST': '', 'DATA_DIR': 'data', 'DEVSTACK_VENV': 'venv',
+    'PYTHON': 'bin/python', 'SYSTEMCTL': 'bin/systemctl',
+    'PIP_LOG': 'pip.log', 'SYSTEMCTL_LOG': 'systemctl.log',
+    'SYSTEMD_DIR': 'units', 'REQUIREMENTS_DIR': 'requirements',
+    'NOVA_CONF': 'etc/nova/nova.conf',
+    'NOVA_CPU_CONF': 'etc/nova/nova-cpu.conf',
+    'TEMPEST_CONFIG': 'tempest/etc/tempest.conf',
+    'VSWITCH_CONF_DIR': 'etc/vswitch'}
+VALUES = {
+    'LANG': 'C.UTF-8', 'FUNCTIONS': str(FUNCTIONS),
+    'TOP_DIR': str(FUNCTIONS.parent), 'PLUGIN_DIR': str(PROJECT),
+    'STACK_USER': getpass.getuser(), 'GLOBAL_VENV': 'True',
+    'PYTHONPATH': os.pathsep.join(sys.path),
+    # Else DevStack asks the machine which packages it has.
+    'os_PACKAGE': 'deb', 'KILL_PATH': '/bin/kill',
+    'ENABLED_SERVICES': 'n-api,n-cpu,n-sch',
+    'ENABLE_DEBUG_LOG_LEVEL': 'True', 'LOG_COLOR': 'False',
+    'SERVICE_HOST': '127.0.0.1', 'REGION_NAME': 'RegionOne',
+    'KEYSTONE_SERVICE_URI': 'http://127.0.0.1:1/identity',
+    'SERVICE_PASSWORD': 'pass word', 'SERVICE_DOMAIN_NAME': 'Default',
+    'SERVICE_PROJECT_NAME': 'service'}
 
 
 @functools.cache
@@ -118,77 +147,39 @@ def _answers():
 
 class PhasesTestCase(unittest.TestCase):
 
-    functions = FUNCTIONS
-
     def setUp(self):
-        root = self.enterContext(tempfile.TemporaryDirectory())
-        self.root = pathlib.Path(root)
-        self.nova_conf = self.root / 'etc/nova/nova.conf'
-        self.nova_cpu_conf = self.root / 'etc/nova/nova-cpu.conf'
-        self.tempest_conf = self.root / 'tempest/etc/tempest.conf'
+        self.root = pathlib.Path(self.enterContext(
+            tempfile.TemporaryDirectory()))
+        self.nova_conf, self.nova_cpu_conf, self.tempest_conf, self.units = (
+            self.root / PATHS[name] for name in (
+                'NOVA_CONF', 'NOVA_CPU_CONF', 'TEMPEST_CONFIG',
+                'SYSTEMD_DIR'))
         self.our_conf = self.root / 'etc/vswitch/vswitch.conf'
         self.state = self.root / 'data/vswitch_aware_scheduler'
-        self.units = self.root / 'units'
-        for path in (self.nova_conf, self.tempest_conf, self.units / 'x',
-                     self.root / 'data/x'):
-            path.parent.mkdir(parents=True)
+        for directory in (self.nova_conf.parent, self.tempest_conf.parent,
+                          self.units, self.state.parent):
+            directory.mkdir(parents=True)
         self.nova_conf.write_text(NOVA_CONF)
-        self._command('bin/sudo', '#!/bin/bash\n'
-                      'while [[ $1 == -* || $1 == *=* ]]; do shift; done\n'
-                      'exec "$@"\n')
-        self._command('bin/systemctl', _SYSTEMCTL)
-        self._command('venv/bin/pip', '#!/bin/bash\n'
-                      'echo "$*" >>"$PIP_LOG"\n')
-        self._command('venv/bin/vswitch-manage', _MANAGE)
-        self._command('bin/python', _PYTHON)
-        # DevStack takes a source tree out of the list of versions first.
-        self._command('requirements/.venv/bin/edit-constraints',
-                      '#!/bin/bash\n')
+        for name, script in COMMANDS.items():
+            self._command(name, script)
         self.environment = {
-            'PATH': f'{self.root}/bin:{os.environ["PATH"]}',
-            'HOME': str(self.root), 'LANG': 'C.UTF-8',
-            'FUNCTIONS': str(self.functions), 'PLUGIN_DIR': str(PROJECT),
-            'TOP_DIR': str(self.functions.parent),
-            'STACK_USER': getpass.getuser(),
-            'DEST': str(self.root), 'DATA_DIR': str(self.root / 'data'),
-            'DEVSTACK_VENV': str(self.root / 'venv'), 'GLOBAL_VENV': 'True',
-            'PYTHON': f'{self.root}/bin/python', 'ANSWERS': _answers(),
-            'PIP_LOG': str(self.root / 'pip.log'),
-            'MANAGE_LOG': str(self.root / 'manage.log'),
-            'PYTHONPATH': os.pathsep.join(sys.path),
-            'REQUIREMENTS_DIR': str(self.root / 'requirements'),
-            # Else DevStack asks the machine which packages it has.
-            'os_PACKAGE': 'deb',
-            'SYSTEMCTL': f'{self.root}/bin/systemctl',
-            'SYSTEMCTL_LOG': str(self.root / 'systemctl.log'),
-            'SYSTEMD_DIR': str(self.units), 'KILL_PATH': '/bin/kill',
-            'ENABLED_SERVICES': 'n-api,n-cpu,n-sch',
-            'NOVA_CONF': str(self.nova_conf),
-            'NOVA_CPU_CONF': str(self.nova_cpu_conf),
-            'TEMPEST_CONFIG': str(self.tempest_conf),
-            'VSWITCH_CONF_DIR': str(self.our_conf.parent),
-            'ENABLE_DEBUG_LOG_LEVEL': 'True', 'LOG_COLOR': 'False',
-            'SERVICE_HOST': '127.0.0.1', 'REGION_NAME': 'RegionOne',
-            'KEYSTONE_SERVICE_URI': 'http://127.0.0.1:1/identity',
-            'SERVICE_PASSWORD': 'pass word', 'SERVICE_DOMAIN_NAME': 'Default',
-            'SERVICE_PROJECT_NAME': 'service',
-        }
+            **VALUES, 'ANSWERS': _answers(),
+            **{name: str(self.root / path) for name, path in PATHS.items()},
+            'PATH': f'{self.root}/bin:{os.environ["PATH"]}'}
 
-    def _command(self, name, text):
+    def _command(self, name, script='', interpreter='/bin/bash'):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(f'#!{interpreter}\n{script}')
         path.chmod(0o755)
 
     def install(self, *names):
         """Install commands of this package, to run as they are."""
         for name in names:
-            self._command(f'venv/bin/vswitch-{name}', textwrap.dedent(f'''\
-                #!{sys.executable}
-                import sys
-                from vswitch_aware_scheduler.cmd import {name}
-                sys.exit({name}.main())
-                '''))
+            self._command(
+                f'venv/bin/vswitch-{name}',
+                f'import sys\nfrom vswitch_aware_scheduler.cmd import {name}\n'
+                f'sys.exit({name}.main())\n', sys.executable)
 
     def run_phases(self, *phases, status=0, **environment):
         """Run phases in one shell; return all that they print."""
@@ -254,8 +245,8 @@ class InstallTest(PhasesTestCase):
 
     def test_what_the_plugin_cannot_use_is_refused_at_once(self):
         old_python = self.root / 'bin/old-python'
-        self._command(old_python, '#!/bin/bash\n'
-                      '[[ $1 == --version ]] && echo "Python 3.10.9"\n')
+        self._command(
+            old_python, '[[ $1 == --version ]] && echo "Python 3.10.9"\n')
         for name, value, message in (
                 ('VSWITCH_STORE', 'mysql',
                  "VSWITCH_STORE: 'mysql'; expected sqlite"),
@@ -331,6 +322,11 @@ class ConfigurationTest(PhasesTestCase):
                     and line not in stacked[self.nova_conf].splitlines()])
                 self.run_phases(*ALL_PHASES)
                 self.assertEqual(stacked, self.texts())
+                if text is not SHARED_NOVA_CONF:
+                    # As local.conf may do; the section is ours.
+                    self.nova_conf.write_text(stacked[self.nova_conf].replace(
+                        '[vswitch_scheduler]\n',
+                        '[vswitch_scheduler]\noverload_probability = 0.1\n'))
                 for _ in range(2):
                     # The second time as on a machine never stacked.
                     self.run_phases('unstack', 'clean')
@@ -412,14 +408,6 @@ class ConfigurationTest(PhasesTestCase):
         self.assertEqual(['nova.scheduler.weights.all_weighers',
                           'late.Weigher'], scheduler.weight_classes)
 
-    def test_clean_takes_back_what_local_conf_has_set_for_this_package(self):
-        self._configure()
-        self.nova_conf.write_text(self.nova_conf.read_text().replace(
-            '[vswitch_scheduler]\n',
-            '[vswitch_scheduler]\noverload_probability = 0.1\n'))
-        self.run_phases('clean')
-        self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
-
     def test_clean_works_when_the_files_are_gone(self):
         self._configure()
         self.nova_conf.unlink()
@@ -433,7 +421,7 @@ class ServiceTest(PhasesTestCase):
     UNIT = 'devstack@vswitch-modeler.service'
 
     def test_the_modeler_runs_as_a_service_until_unstack(self):
-        self._command('venv/bin/vswitch-modeler', '#!/bin/bash\n')
+        self._command('venv/bin/vswitch-modeler')
         output = self.run_phases('stack,post-config', 'stack,extra')
         self.assertIn('ENABLED_SERVICES=n-api,n-cpu,n-sch,vswitch-modeler',
                       output)
@@ -456,7 +444,7 @@ class ServiceTest(PhasesTestCase):
                                      DISABLED_SERVICES=disabled)
             self.assertEqual(not disabled, message in output)
             self.assertEqual([], self.lines('systemctl.log'))
-            self._command('venv/bin/vswitch-modeler', '#!/bin/bash\n')
+            self._command('venv/bin/vswitch-modeler')
 
     def test_the_computes_do_not_get_the_url_of_the_store(self):
         self.run_phases('stack,post-config')
@@ -522,7 +510,8 @@ class ModelerTest(PhasesTestCase):
 
     def test_telemetry_is_read_where_it_is_enabled_or_stated(self):
         # Whatever the source, it is believed only about Nova's instances.
-        self._command('venv/bin/vswitch-manage', _MANAGE)
+        self._command('venv/bin/vswitch-manage',
+                      COMMANDS['venv/bin/vswitch-manage'])
         file = str(self.root / 'traffic.csv')
         both = 'n-sch,prometheus,gnocchi-api,ceilometer-acompute'
         for services, stated, driver, url in (
