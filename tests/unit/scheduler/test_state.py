@@ -15,7 +15,6 @@ from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import residency
-from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import fourier_sum
@@ -107,12 +106,6 @@ class TestUnlimited(base.StateTestCase):
         self.assert_logged(0)
         self.state.assess([metal, base.host_state('b')], base.request(9))
         self.assert_logged(1)
-
-    def test_nothing_is_computed_for_it_in_a_request(self):
-        self.ask(a=[], b=[])
-        with mock.patch.object(scheduler_state, '_is_limited') as asked:
-            self.ask()
-        asked.assert_not_called()
 
 
 class TestDemands(base.StateTestCase):
