@@ -377,7 +377,7 @@ class TestAnyOrder(unittest.TestCase):
         rows, moves, deleted = {}, {}, set()
         numbers = itertools.count(1)
         requests = set()         # build requests
-        later = []               # steps of operations under way, by uuid
+        operations = {}          # uuid -> steps that are left
         words = []               # claims that may be heard of
         worker = residency.Residency()
         for host in self.HOSTS:
@@ -399,78 +399,79 @@ class TestAnyOrder(unittest.TestCase):
             else:
                 words.append((uuid, host))
 
-        def boot():
-            uuid = f'i{next(numbers)}'
+        def boot(uuid):
             host, other = choose.sample(self.HOSTS, 2)
             requests.add(uuid)
             claim(uuid, host)
-            steps = [lambda: (rows.__setitem__(uuid, row(
-                None, 'building', 'scheduling')), requests.discard(uuid)),
-                lambda: rows.__setitem__(uuid, row(host, 'building', 's'))]
+            yield
+            rows[uuid] = row(None, 'building', 'scheduling')
+            requests.discard(uuid)
+            yield
+            rows[uuid] = row(host, 'building', 'spawning')
             if choose.random() < .3:
-                steps += [lambda: rows.__setitem__(uuid, row(
-                    None, 'building', 'scheduling')),
-                    lambda: rows.__setitem__(uuid, row(
-                        other, 'building', 'spawning'))]
+                yield
+                rows[uuid] = row(None, 'building', 'scheduling')
+                yield
+                rows[uuid] = row(other, 'building', 'spawning')
                 host = other
-            steps.append(lambda: rows.__setitem__(uuid, row(host)))
-            later.append((uuid, steps))
+            yield
+            rows[uuid] = row(host)
 
-        def vanish():
-            uuid = f'i{next(numbers)}'
+        def vanish(uuid):
             requests.add(uuid)
             claim(uuid, choose.choice(self.HOSTS))
-            later.append((uuid, [lambda: requests.discard(uuid)]))
+            yield
+            requests.discard(uuid)
 
         def move(uuid):
-            source = rows[uuid].host
-            dest = choose.choice(self.HOSTS)
+            source, dest = rows[uuid].host, choose.choice(self.HOSTS)
             number = next(numbers)
             rows[uuid] = row(source, task_state='prep')
             claim(uuid, dest)
-            steps = [lambda: moves.__setitem__(
-                number, residency.OngoingMove(uuid, source, None))]
-            if choose.random() < .2:
-                steps += [lambda: moves.pop(number)]
-            else:
-                back = choose.random() < .4
-                steps += [
-                    lambda: moves.__setitem__(
-                        number, residency.OngoingMove(uuid, source, dest)),
-                    lambda: rows.__setitem__(uuid, row(
-                        dest, task_state='finish')),
-                    lambda: rows.__setitem__(uuid, row(dest, 'resized'))]
-                if back:
-                    steps.append(lambda: rows.__setitem__(
-                        uuid, row(source, task_state='revert')))
+            yield
+            moves[number] = residency.OngoingMove(uuid, source, None)
+            if choose.random() < .8:
+                yield
+                moves[number] = residency.OngoingMove(uuid, source, dest)
+                yield
+                rows[uuid] = row(dest, task_state='finish')
+                yield
+                rows[uuid] = row(dest, 'resized')
+                if choose.random() < .4:
+                    yield
+                    rows[uuid] = row(source, task_state='revert')
                     dest = source
-                steps.append(lambda: moves.pop(number))
-            steps.append(lambda: rows.__setitem__(uuid, row(dest)))
-            later.append((uuid, steps))
+            yield
+            del moves[number]
+            yield
+            rows[uuid] = row(dest)
 
         def delete(uuid):
             rows[uuid] = rows[uuid]._replace(task_state='deleting')
-            later.append((uuid, [lambda: (rows.pop(uuid),
-                                          deleted.add(uuid))]))
+            yield
+            del rows[uuid]
+            deleted.add(uuid)
+
+        def begin(operation, uuid):
+            operations[uuid] = operation(uuid)
+            next(operations[uuid])
 
         pending = []             # readings that are taken in later
         for _ in range(choose.randrange(40, 120)):
             now += choose.choice((.01, .5, 2, 70))
-            busy = {uuid for uuid, _ in later}
-            idle = [uuid for uuid in rows if uuid not in busy]
+            idle = [uuid for uuid in rows if uuid not in operations]
             what = choose.random()
             if what < .2:
-                choose.choice((boot, boot, vanish))()
+                begin(choose.choice((boot, boot, vanish)),
+                      f'i{next(numbers)}')
             elif what < .35 and idle:
-                move(choose.choice(idle))
+                begin(move, choose.choice(idle))
             elif what < .4 and idle:
-                delete(choose.choice(idle))
-            elif what < .7 and later:
-                at = choose.randrange(len(later))
-                steps = later[at][1]
-                steps.pop(0)()
-                if not steps:
-                    del later[at]
+                begin(delete, choose.choice(idle))
+            elif what < .7 and operations:
+                uuid = choose.choice(list(operations))
+                if next(operations[uuid], 'ended') == 'ended':
+                    del operations[uuid]
             elif what < .8 and words:
                 uuid, host = choose.choice(words)
                 worker.claim(stored(uuid, host), now, foreign=True)
@@ -490,9 +491,9 @@ class TestAnyOrder(unittest.TestCase):
                 worker.lack_build_requests(
                     worker.unseen() - requests, now)
         # All has come to rest, and then all has been read twice.
-        for _, steps in later:
-            for step in steps:
-                step()
+        for steps in operations.values():
+            for _ in steps:
+                pass
         for reading in pending:
             worker.take(reading)
         for _ in range(2):
