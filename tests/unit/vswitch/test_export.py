@@ -150,37 +150,42 @@ class NeutronTestCase(unittest.TestCase):
             name.removeprefix('resource_provider_'): value
             for name, value in parser[section].items()}
 
-    def test_open_vswitch_gets_bandwidth_and_packets(self):
-        self.assertEqual(('ovs', {
-            'bandwidths': 'br-ex:500:500',
-            'inventory_defaults': 'allocation_ratio:1.0,min_unit:1,'
-                                  'max_unit:300,step_size:1,reserved:0',
-            'packet_processing_without_direction': ':70'}), self.options(
-                'neutron-ovs', saturation_kbps=1000, vm_peak_kbps=300,
-                packet_rate_kpps=70.9))
+    def test_an_agent_gets_what_it_reports_of_its_devices(self):
+        def of(bandwidths, max_unit, **more):
+            return {'bandwidths': bandwidths, 'inventory_defaults':
+                    f'allocation_ratio:1.0,min_unit:1,max_unit:{max_unit},'
+                    'step_size:1,reserved:0', **more}
 
-    def test_devices_of_sr_iov_share_the_bandwidth_evenly(self):
-        section, options = self.options(
-            'neutron-sriov', ['a', 'b', 'c'], line_rate_kbps=800,
-            vm_peak_kbps=700, packet_rate_kpps=700)
-        self.assertEqual(('sriov_nic', 'a:266:266,b:266:266,c:266:266'),
-                         (section, options['bandwidths']))
-        self.assertIn('max_unit:266,', options['inventory_defaults'])
-        self.assertNotIn('packet_processing_without_direction', options)
-
-    def test_packets_can_be_counted_in_each_direction(self):
-        for hypervisor in ('', 'node7'):
-            _, options = self.options('neutron-ovs', hypervisor=hypervisor,
-                                      directions=True, packet_rate_kpps=71)
-            self.assertEqual(
-                f'{hypervisor}:35:35',
-                options['packet_processing_with_direction'])
-            self.assertNotIn('packet_processing_without_direction', options)
-
-    def test_a_direction_without_limit_is_left_out(self):
-        _, options = self.options('neutron-ovs', saturation_kbps=300,
-                                  saturation_dimension='egress')
-        self.assertEqual('br-ex:300:', options['bandwidths'])
+        for group, arguments, stated, expected in (
+                ('ovs', {}, {'saturation_kbps': 1000, 'vm_peak_kbps': 300,
+                             'packet_rate_kpps': 70.9},
+                 of('br-ex:500:500', 300,
+                    packet_processing_without_direction=':70')),
+                # A direction without limit is left out.
+                ('ovs', {}, {'saturation_kbps': 300,
+                             'saturation_dimension': 'egress'},
+                 of('br-ex:300:', 300)),
+                ('ovs', {'directions': True}, {'packet_rate_kpps': 71},
+                 of('br-ex:426000:426000', 426000,
+                    packet_processing_with_direction=':35:35')),
+                ('ovs', {'hypervisor': 'node7', 'directions': True},
+                 {'packet_rate_kpps': 71},
+                 of('br-ex:426000:426000', 426000,
+                    hypervisors='br-ex:node7',
+                    packet_processing_with_direction='node7:35:35')),
+                # Devices share evenly.
+                ('sriov_nic', {'devices': 'abc'},
+                 {'line_rate_kbps': 800, 'vm_peak_kbps': 700,
+                  'packet_rate_kpps': 700},
+                 of('a:266:266,b:266:266,c:266:266', 266)),
+                ('sriov_nic', {'devices': 'ab', 'hypervisor': 'node7'},
+                 {'line_rate_kbps': 800},
+                 of('a:400:400,b:400:400', 400,
+                    hypervisors='a:node7,b:node7'))):
+            form = 'neutron-' + group.partition('_')[0]
+            with self.subTest(form, **stated):
+                self.assertEqual((group, expected), self.options(
+                    form, **arguments, **stated))
 
     def test_ovn_gets_a_part_of_its_options(self):
         *comments, text = export.render(
@@ -197,12 +202,6 @@ class NeutronTestCase(unittest.TestCase):
         with self.assertRaisesRegex(exceptions.InvalidInput,
                                     '--hypervisor: not given; expected'):
             export.render(made(line_rate_kbps=800), 'neutron-ovn', ['br-ex'])
-
-    def test_a_hypervisor_counts_for_the_devices(self):
-        for form in ('neutron-ovs', 'neutron-sriov'):
-            _, options = self.options(form, ['a', 'b'], hypervisor='node7',
-                                      line_rate_kbps=800)
-            self.assertEqual('a:node7,b:node7', options['hypervisors'])
 
     def test_tunnels_have_the_bandwidth_of_tunnelled_networks(self):
         tunnel = made(line_rate_kbps=800, encapsulation='vxlan')
