@@ -143,22 +143,23 @@ class TestAttachments(unittest.TestCase):
         return request_demand.attachments_of(spec, known)
 
     def test_networks_that_are_asked_for_are_those(self):
-        for networks, tunneled, expected in (
-                (('red',), None, ('red',)),
-                (('red', 'blue'), None, ('red', 'blue')),
+        # With a tunnel, and without one.
+        for networks, tunneled, tunnels, others in (
+                (('red',), None, ('red',), ()),
+                (('red', 'blue'), None, ('red', 'blue'), ()),
                 # As for a move, of an interface that is there.
-                ((('red', UUID),), None, ('red',)),
+                ((('red', UUID),), None, ('red',), ()),
                 # Of a port, or of none in particular, nobody can know.
-                (((None, UUID), 'red'), None, (None, 'red')),
-                (('auto',), None, (None,)), (((None, None),), None, (None,)),
-                (('none',), None, ()), ((), None, (None,)),
-                (('grey', 'red'), True, ('grey', 'red')),
+                (((None, UUID), 'red'), None, (None, 'red'), ()),
+                (('auto',), None, (None,), ()),
+                (((None, None),), None, (None,), ()),
+                (('none',), None, (), ()), ((), None, (None,), ()),
+                (('grey', 'red'), True, ('grey', 'red'), ()),
                 # Networks that need no tunnel open none.
-                (('grey', 'red'), False, ((), ('grey', 'red'))),
-                (((None, UUID),), False, ((), (None,))),
+                (('grey', 'red'), False, (), ('grey', 'red')),
+                (((None, UUID),), False, (), (None,)),
                 # Nova has not looked it up.
-                (('auto',), False, (None,))):
-            tunnels, others = expected if () in expected else (expected, ())
+                (('auto',), False, (None,), ())):
             self.assertEqual(
                 attachments.Attachments(tunnels, others, 0), self.spec(
                     *networks, tunneled=tunneled, functions=0), networks)
