@@ -135,18 +135,3 @@ class PeriodsTestCase(unittest.TestCase):
             self.assertLess(abs(predicted / of_samples - 1), .15)
             if period == 10:
                 self.assertLess(abs(predicted / exact - 1), .15)
-
-
-class CapacityTestCase(unittest.TestCase):
-
-    def test_the_capacity_is_where_the_prediction_is_the_limit(self):
-        pattern = traffic_patterns.PATTERNS['three tenants']
-        rng = np.random.default_rng(4)
-        laws = full_host.learned(pattern.rates(
-            rng, 14, pattern.levels(rng, 25)))
-        for limit in LIMITS:
-            capacity = full_host.capacity_at(laws, limit)
-            self.assertLessEqual(
-                full_host.overload_probability(laws, capacity), limit)
-            self.assertGreater(
-                full_host.overload_probability(laws, .999 * capacity), limit)

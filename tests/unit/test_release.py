@@ -16,7 +16,6 @@ from unittest import mock
 
 from tests.unit.cmd import commands
 from tests.unit import entry_points
-from vswitch_aware_scheduler.conf import opts
 
 PROJECT = entry_points.PROJECT
 console_scripts = entry_points.console_scripts
@@ -75,13 +74,6 @@ class VersionTestCase(unittest.TestCase):
                 self.assertEqual(
                     (0, f'{command} {installed}\n', ''),
                     commands.run(main_of(command), ['--version']))
-
-    def test_the_page_on_upgrading_names_every_deprecated_option(self):
-        page = (PROJECT / 'doc/source/install/upgrade.rst').read_text()
-        deprecated = [option.name for _, listed in opts.list_opts()
-                      for option in listed if option.deprecated_for_removal]
-        self.assertEqual([], [name for name in deprecated
-                              if f'``{name}``' not in page])
 
     def test_every_command_has_a_manual_page(self):
         conf = runpy.run_path(str(PROJECT / 'doc' / 'source' / 'conf.py'))

@@ -41,28 +41,30 @@ def _options():
     return [option for _, option in _grouped()]
 
 
+def _registered(arguments=()):
+    options = cfg.ConfigOpts()
+    conf.register_opts(options)
+    options(list(arguments), default_config_files=[], default_config_dirs=[])
+    return options
+
+
 class OptionsTestCase(unittest.TestCase):
 
-    def _read(self, *lines, group=opts.GROUP):
-        """Return the group of a configuration file of these lines."""
-        with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, 'nova.conf')
-            with open(path, 'w') as file:
-                file.write('\n'.join([f'[{group}]', *lines]))
-            options_read = cfg.ConfigOpts()
-            conf.register_opts(options_read)
-            options_read(['--config-file', path])
-        return options_read[group]
+    def _value(self, option, text, group):
+        """Return the value of an option in a configuration file."""
+        with tempfile.NamedTemporaryFile('w', suffix='.conf') as file:
+            file.write(f'[{group}]\n{option.name} = {text}\n')
+            file.flush()
+            options_read = _registered(['--config-file', file.name])
+        return getattr(options_read[group], option.name)
 
     def test_every_option_says_what_it_does_and_what_goes_wrong(self):
         for option in _options():
             with self.subTest(option.name):
                 paragraphs = option.help.strip().split('\n\n')
                 self.assertGreaterEqual(len(paragraphs), 3)
-                self.assertTrue(any(
-                    word in option.help
-                    for word in ('When it', 'When the', 'When there',
-                                 'Any other value')))
+                self.assertRegex(option.help, 'When (it|the|there)|'
+                                 'Any other value')
                 self.assertRegex(paragraphs[-1], '^Related options: ')
 
     def test_every_number_is_finite_and_bounded_with_a_unit(self):
@@ -77,21 +79,20 @@ class OptionsTestCase(unittest.TestCase):
                         option.help.replace('\n', ' '))
             if isinstance(option, cfg.FloatOpt):
                 for text in ('nan', 'inf', '-inf'):
-                    with self.subTest(option.name, text=text), \
-                            self.assertRaises(ValueError):
-                        option.type(text)
+                    self.assertRaises(ValueError, option.type, text)
 
-    def test_related_options_exist(self):
-        named = collections.defaultdict(lambda: {
-            name.replace('-', '_') for name in _theirs()})
+    def test_related_options_exist_and_names_are_unique(self):
+        names = collections.defaultdict(list)
         for group, option in _grouped():
-            named[group].add(option.name)
+            names[group].append(option.name)
+        theirs = {name.replace('-', '_') for name in _theirs()}
         for group, option in _grouped():
-            names = named[group]
+            self.assertEqual(1, names[group].count(option.name), option.name)
             related = option.help.rpartition('Related options:')[2]
             for name in related.split('``')[1::2]:
                 if not name.startswith(('*', '[')):
-                    self.assertIn(name, names, option.name)
+                    self.assertIn(name, {*names[group], *theirs},
+                                  option.name)
 
     def test_bounds_and_choices_are_enforced(self):
         for section, option in _grouped():
@@ -101,53 +102,35 @@ class OptionsTestCase(unittest.TestCase):
                                               option.type.max)
                           if bound is not None]
                 for bound in bounds:
-                    self.assertEqual(bound, getattr(self._read(
-                        f'{option.name} = {bound}', group=section),
-                        option.name))
+                    self.assertEqual(bound, self._value(
+                        option, bound, section))
                 wrong = ['many', *(bound + sign for bound, sign
                                    in zip(bounds, (-1, 1)))]
             elif getattr(option.type, 'choices', None):
                 wrong.append('perhaps')
             for value in wrong:
-                with self.subTest(option.name, value=value):
-                    group = self._read(f'{option.name} = {value}',
-                                       group=section)
-                    with self.assertRaises(cfg.ConfigFileValueError):
-                        getattr(group, option.name)
+                with self.subTest(option.name, value=value), \
+                        self.assertRaises(cfg.ConfigFileValueError):
+                    self._value(option, value, section)
 
     def test_values_that_may_hold_a_password_are_secrets(self):
         self.assertEqual(
             ['store_url', 'modeler_coordination_url', 'headers'],
             [option.name for option in _options() if option.secret])
+        credentials = {option.name.replace('-', '_'): option.secret
+                       for option in access.auth_opts()}
+        for name in ('password', 'application_credential_secret', 'token'):
+            self.assertTrue(credentials.get(name, True), name)
+        self.assertTrue(credentials['password'])
 
-    def test_registering_twice_changes_nothing(self):
-        opts = cfg.ConfigOpts()
-        conf.register_opts(opts)
-        conf.register_opts(opts)
-        opts([])
+    def test_options_are_registered_once_and_overridden_in_one_place(self):
+        changed, untouched = _registered(), _registered()
+        conf.register_opts(changed)
         self.assertEqual(len([option for group, option in _grouped()
                               if group == conf.GROUP]),
-                         len(opts[conf.GROUP]))
-
-    def test_an_override_stays_in_its_own_configuration(self):
-        changed, untouched = cfg.ConfigOpts(), cfg.ConfigOpts()
-        for configuration in (changed, untouched):
-            conf.register_opts(configuration)
-            configuration([])
+                         len(changed[conf.GROUP]))
         changed.set_override('min_samples', 99, conf.GROUP)
         self.assertNotEqual(99, untouched[conf.GROUP].min_samples)
-
-    def test_names_are_unique(self):
-        names = [(group, option.name) for group, option in _grouped()]
-        self.assertEqual(sorted(set(names)), sorted(names))
-
-    def test_what_identifies_us_to_a_service_is_a_secret(self):
-        public = {option.name for option in access.auth_opts()
-                  if not option.secret}
-        self.assertFalse(public & {'password', 'application-credential-secret',
-                                   'application_credential_secret', 'token'})
-        self.assertTrue(any(option.secret
-                            for option in access.auth_opts()))
 
 
 class UnknownTestCase(unittest.TestCase):
@@ -156,11 +139,9 @@ class UnknownTestCase(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory, 'x.conf')
             path.write_text(text)
-            opts = cfg.ConfigOpts()
-            conf.register_opts(opts)
-            opts(['--config-dir', directory] if folder else [],
-                 default_config_files=[] if folder else [str(path)])
-            conf.refuse_unknown(opts)
+            conf.refuse_unknown(_registered(
+                ['--config-dir', directory] if folder
+                else ['--config-file', str(path)]))
 
     def test_names_that_are_no_options_are_refused(self):
         for text, message in (
@@ -264,10 +245,7 @@ class DefaultsTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        opts = cfg.ConfigOpts()
-        conf.register_opts(opts)
-        opts([])
-        self.group = opts[conf.GROUP]
+        self.group = _registered()[conf.GROUP]
 
     def test_defaults_fit_the_code_that_uses_them(self):
         engines.parse(self.group.store_url)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
-import os
 import tempfile
 import unittest
 
@@ -18,31 +17,24 @@ DRIVERS = {'gnocchi': gnocchi.GnocchiDriver,
            'prometheus': prometheus.PrometheusDriver,
            'ceilometer': ceilometer.CeilometerDriver}
 
-URL = '[vswitch_{}]\nendpoint_override = https://metrics:1\n'
-
 
 class DriverOptionsTest(unittest.TestCase):
 
-    def _read(self, driver, text):
-        with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, 'vswitch.conf')
-            with open(path, 'w') as file:
-                file.write(text)
+    def _read(self, driver, text='endpoint_override = https://metrics:1'):
+        """Return the options of a driver from the text of its section."""
+        with tempfile.NamedTemporaryFile('w', suffix='.conf') as file:
+            file.write(f'[vswitch_{driver}]\n{text}\n')
+            file.flush()
             conf = cfg.ConfigOpts()
             options.register_opts(conf)
-            conf(['--config-file', path])
+            conf(['--config-file', file.name])
             return options.telemetry_options(conf, driver)
 
     def test_every_driver_is_made_of_its_defaults_and_a_url(self):
         for name, factory in DRIVERS.items():
-            with self.subTest(name):
-                arguments = self._read(name, URL.format(name))
-                driver = factory(**arguments)
-                self.assertEqual(f'{name} https://metrics:1', driver.source)
-
-    def test_defaults_of_the_options_are_those_of_the_drivers(self):
-        for name, factory in DRIVERS.items():
-            arguments = self._read(name, URL.format(name))
+            arguments = self._read(name)
+            self.assertEqual(f'{name} https://metrics:1',
+                             factory(**arguments).source)
             for field in dataclasses.fields(factory.SETTINGS):
                 # Without the option, the exporter is detected.
                 if field.name not in arguments or field.name in (
@@ -54,16 +46,14 @@ class DriverOptionsTest(unittest.TestCase):
                         field.default))
 
     def test_names_that_are_not_set_are_those_of_the_exporter(self):
-        arguments = self._read('prometheus', '''
-[vswitch_prometheus]
+        driver = prometheus.PrometheusDriver(**self._read('prometheus', '''
 endpoint_override = http://prometheus:9090
 exporter = libvirt-tinkoff
 egress_query = tx{job="x"}
 egress_packets_query =
 ingress_packets_query =
 host_labels = instance, pod
-''')
-        driver = prometheus.PrometheusDriver(**arguments)
+'''))
         self.assertEqual(
             ('tx{job="x"}',
              'libvirt_domain_interface_stats_receive_bytes_total'),
@@ -72,27 +62,19 @@ host_labels = instance, pod
         self.assertEqual('uuid', driver._names.instance_label)
 
     def test_credentials_are_options_of_keystoneauth(self):
-        arguments = self._read('gnocchi', '''
-[vswitch_gnocchi]
-auth_type = password
-auth_url = https://keystone:5000/v3
-username = vswitch
-password = open sesame
-project_name = service
-user_domain_name = Default
-project_domain_name = Default
-''')
-        self.assertEqual({
-            'auth_type': 'password', 'auth_url': 'https://keystone:5000/v3',
-            'username': 'vswitch', 'password': 'open sesame',
-            'project_name': 'service', 'user_domain_name': 'Default',
-            'project_domain_name': 'Default'}, arguments['access']['auth'])
+        auth = {'auth_type': 'password', 'username': 'vswitch',
+                'auth_url': 'https://keystone:5000/v3',
+                'password': 'open sesame', 'project_name': 'service',
+                'user_domain_name': 'Default',
+                'project_domain_name': 'Default'}
+        arguments = self._read('gnocchi', '\n'.join(
+            f'{name} = {value}' for name, value in auth.items()))
+        self.assertEqual(auth, arguments['access']['auth'])
         self.assertNotIn('sesame', repr(telemetry.load_driver(
             'gnocchi', **arguments)._access))
 
-    def test_another_section_can_tell_who_asks(self):
+    def test_another_section_can_have_the_credentials(self):
         arguments = self._read('prometheus', '''
-[vswitch_prometheus]
 auth_section = keystone_authtoken
 [keystone_authtoken]
 auth_type = v3token
@@ -103,33 +85,27 @@ token = abc
                           'auth_url': 'https://keystone:5000/v3'},
                          arguments['access']['auth'])
 
-    def test_an_unknown_auth_type_is_reported(self):
-        with self.assertRaisesRegex(cfg.Error, "'magic'.*expected"):
-            self._read('gnocchi', '[vswitch_gnocchi]\nauth_type = magic\n')
-
     def test_headers_and_the_file_of_a_token_are_those_of_requests(self):
         access = self._read(
             'prometheus',
-            '[vswitch_prometheus]\nendpoint_override = http://a\n'
-            'token_file = /t\n'
-            'headers = X-Scope-OrgID:cloud,Authorization:Bearer a:b=\n')[
+            'endpoint_override = http://a\ntoken_file = /t\n'
+            'headers = X-Scope-OrgID:cloud,Authorization:Bearer a:b=')[
                 'access']
         self.assertEqual('/t', access['token_file'])
         self.assertEqual({'X-Scope-OrgID': 'cloud',
                           'Authorization': 'Bearer a:b='}, access['headers'])
 
     def test_an_invalid_value_is_refused(self):
-        for name in ('requests_per_second', 'timeout', 'connect_retries'):
-            with self.subTest(name), self.assertRaisesRegex(
-                    (cfg.ConfigFileValueError, exceptions.InvalidInput),
-                    name):
-                prometheus.PrometheusDriver(**self._read(
-                    'prometheus', '[vswitch_prometheus]\nauth_type = none\n'
-                    f'{name} = -1\n'))
+        for text, message in (
+                ('auth_type = magic', "'magic'.*expected"),
+                *((f'auth_type = none\n{name} = -1', name) for name in (
+                    'requests_per_second', 'timeout', 'connect_retries'))):
+            with self.subTest(text), self.assertRaisesRegex(
+                    (cfg.Error, exceptions.InvalidInput), message):
+                prometheus.PrometheusDriver(**self._read('prometheus', text))
 
     def test_the_access_has_the_options_of_keystoneauth(self):
         access = self._read('gnocchi', '''
-[vswitch_gnocchi]
 endpoint_override = http://a
 valid_interfaces = internal,public
 region_name = north

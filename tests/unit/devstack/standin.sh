@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the plugin uses of DevStack's functions, for tests where there is no
-# DevStack. test_plugin.py compares what both do to a file where there is one.
+# DevStack.
 
 function warn {
     echo "[WARNING] $2"

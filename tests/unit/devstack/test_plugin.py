@@ -9,7 +9,6 @@ called, where a test does not use the store.
 
 import atexit
 import configparser
-import dataclasses
 import functools
 import getpass
 import os
@@ -22,14 +21,11 @@ import tempfile
 import textwrap
 import unittest
 
-from nova import conf as nova_conf
 from nova.conf import scheduler as nova_scheduler_conf
 from nova.scheduler import filters as nova_filters
 from nova.scheduler import weights as nova_weights
 from oslo_config import cfg
-from oslo_upgradecheck import upgradecheck
 
-from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import weights
@@ -76,26 +72,35 @@ EMPTY_NOVA_CONF = '''\
 debug = True
 '''
 
-_SYSTEMCTL = '''\
-#!/bin/bash
+#: What stack changes in nova.conf.
+CHANGED_OPTIONS = ('available_filters', 'enabled_filters', 'weight_classes',
+                   'default_switch_profile')
+ALL_PHASES = ('stack,pre-install', 'stack,install', 'stack,post-config',
+              'stack,extra', 'stack,test-config')
+
+#: {command: what the machine would be changed by, replaced}.
+COMMANDS = {
+    'bin/sudo': """\
+while [[ $1 == -* || $1 == *=* ]]; do shift; done
+exec "$@"
+""",
+    'bin/systemctl': """\
 echo "$*" >>"$SYSTEMCTL_LOG"
 case $1 in
     is-enabled) [[ -e $SYSTEMCTL_LOG.$2 ]] ;;
     enable) touch "$SYSTEMCTL_LOG.$2" ;;
     disable) rm "$SYSTEMCTL_LOG.$2" ;;
 esac
-'''
-# Makes the file of the store, for tests that look at files only.
-_MANAGE = '''\
-#!/bin/bash
-echo "$*" >>"$MANAGE_LOG"
+""",
+    'venv/bin/pip': 'echo "$*" >>"$PIP_LOG"\n',
+    # Makes the file of the store, for tests that look at files only.
+    'venv/bin/vswitch-manage': """\
 store=$DATA_DIR/vswitch_aware_scheduler
 if [[ $* == *"db sync" && -d $store ]]; then touch "$store/vswitch.sqlite"; fi
-'''
-# A script on standard input, which prints what Nova has by default, is run
-# once: to import nova takes a second.
-_PYTHON = f'''\
-#!/bin/bash
+""",
+    # A script on standard input, which prints what Nova has by default, is
+    # run once: to import nova takes a second.
+    'bin/python': f"""\
 [[ $1 == - ]] || exec {sys.executable} "$@"
 script=$(cat)
 answer=$ANSWERS/$(printf "%s\\n" "$*" "$script" | sha256sum | cut -c -64)
@@ -104,7 +109,33 @@ if [[ ! -e $answer ]]; then
     mv "$answer.new" "$answer"
 fi
 cat "$answer"
-'''
+""",
+    # DevStack takes a source tree out of the list of versions first.
+    'requirements/.venv/bin/edit-constraints': '',
+}
+#: {variable of DevStack: path below the directory of a test}.
+PATHS = {
+    'HOME': '', 'DEST': '', 'DATA_DIR': 'data', 'DEVSTACK_VENV': 'venv',
+    'PYTHON': 'bin/python', 'SYSTEMCTL': 'bin/systemctl',
+    'PIP_LOG': 'pip.log', 'SYSTEMCTL_LOG': 'systemctl.log',
+    'SYSTEMD_DIR': 'units', 'REQUIREMENTS_DIR': 'requirements',
+    'NOVA_CONF': 'etc/nova/nova.conf',
+    'NOVA_CPU_CONF': 'etc/nova/nova-cpu.conf',
+    'TEMPEST_CONFIG': 'tempest/etc/tempest.conf',
+    'VSWITCH_CONF_DIR': 'etc/vswitch'}
+VALUES = {
+    'LANG': 'C.UTF-8', 'FUNCTIONS': str(FUNCTIONS),
+    'TOP_DIR': str(FUNCTIONS.parent), 'PLUGIN_DIR': str(PROJECT),
+    'STACK_USER': getpass.getuser(), 'GLOBAL_VENV': 'True',
+    'PYTHONPATH': os.pathsep.join(sys.path),
+    # Else DevStack asks the machine which packages it has.
+    'os_PACKAGE': 'deb', 'KILL_PATH': '/bin/kill',
+    'ENABLED_SERVICES': 'n-api,n-cpu,n-sch',
+    'ENABLE_DEBUG_LOG_LEVEL': 'True', 'LOG_COLOR': 'False',
+    'SERVICE_HOST': '127.0.0.1', 'REGION_NAME': 'RegionOne',
+    'KEYSTONE_SERVICE_URI': 'http://127.0.0.1:1/identity',
+    'SERVICE_PASSWORD': 'pass word', 'SERVICE_DOMAIN_NAME': 'Default',
+    'SERVICE_PROJECT_NAME': 'service'}
 
 
 @functools.cache
@@ -116,77 +147,39 @@ def _answers():
 
 class PhasesTestCase(unittest.TestCase):
 
-    functions = FUNCTIONS
-
     def setUp(self):
-        root = self.enterContext(tempfile.TemporaryDirectory())
-        self.root = pathlib.Path(root)
-        self.nova_conf = self.root / 'etc/nova/nova.conf'
-        self.nova_cpu_conf = self.root / 'etc/nova/nova-cpu.conf'
-        self.tempest_conf = self.root / 'tempest/etc/tempest.conf'
+        self.root = pathlib.Path(self.enterContext(
+            tempfile.TemporaryDirectory()))
+        self.nova_conf, self.nova_cpu_conf, self.tempest_conf, self.units = (
+            self.root / PATHS[name] for name in (
+                'NOVA_CONF', 'NOVA_CPU_CONF', 'TEMPEST_CONFIG',
+                'SYSTEMD_DIR'))
         self.our_conf = self.root / 'etc/vswitch/vswitch.conf'
         self.state = self.root / 'data/vswitch_aware_scheduler'
-        self.units = self.root / 'units'
-        for path in (self.nova_conf, self.tempest_conf, self.units / 'x',
-                     self.root / 'data/x'):
-            path.parent.mkdir(parents=True)
+        for directory in (self.nova_conf.parent, self.tempest_conf.parent,
+                          self.units, self.state.parent):
+            directory.mkdir(parents=True)
         self.nova_conf.write_text(NOVA_CONF)
-        self._command('bin/sudo', '#!/bin/bash\n'
-                      'while [[ $1 == -* || $1 == *=* ]]; do shift; done\n'
-                      'exec "$@"\n')
-        self._command('bin/systemctl', _SYSTEMCTL)
-        self._command('venv/bin/pip', '#!/bin/bash\n'
-                      'echo "$*" >>"$PIP_LOG"\n')
-        self._command('venv/bin/vswitch-manage', _MANAGE)
-        self._command('bin/python', _PYTHON)
-        # DevStack takes a source tree out of the list of versions first.
-        self._command('requirements/.venv/bin/edit-constraints',
-                      '#!/bin/bash\n')
+        for name, script in COMMANDS.items():
+            self._command(name, script)
         self.environment = {
-            'PATH': f'{self.root}/bin:{os.environ["PATH"]}',
-            'HOME': str(self.root), 'LANG': 'C.UTF-8',
-            'FUNCTIONS': str(self.functions), 'PLUGIN_DIR': str(PROJECT),
-            'TOP_DIR': str(self.functions.parent),
-            'STACK_USER': getpass.getuser(),
-            'DEST': str(self.root), 'DATA_DIR': str(self.root / 'data'),
-            'DEVSTACK_VENV': str(self.root / 'venv'), 'GLOBAL_VENV': 'True',
-            'PYTHON': f'{self.root}/bin/python', 'ANSWERS': _answers(),
-            'PIP_LOG': str(self.root / 'pip.log'),
-            'MANAGE_LOG': str(self.root / 'manage.log'),
-            'PYTHONPATH': os.pathsep.join(sys.path),
-            'REQUIREMENTS_DIR': str(self.root / 'requirements'),
-            # Else DevStack asks the machine which packages it has.
-            'os_PACKAGE': 'deb',
-            'SYSTEMCTL': f'{self.root}/bin/systemctl',
-            'SYSTEMCTL_LOG': str(self.root / 'systemctl.log'),
-            'SYSTEMD_DIR': str(self.units), 'KILL_PATH': '/bin/kill',
-            'ENABLED_SERVICES': 'n-api,n-cpu,n-sch',
-            'NOVA_CONF': str(self.nova_conf),
-            'NOVA_CPU_CONF': str(self.nova_cpu_conf),
-            'TEMPEST_CONFIG': str(self.tempest_conf),
-            'VSWITCH_CONF_DIR': str(self.our_conf.parent),
-            'ENABLE_DEBUG_LOG_LEVEL': 'True', 'LOG_COLOR': 'False',
-            'SERVICE_HOST': '127.0.0.1', 'REGION_NAME': 'RegionOne',
-            'KEYSTONE_SERVICE_URI': 'http://127.0.0.1:1/identity',
-            'SERVICE_PASSWORD': 'pass word', 'SERVICE_DOMAIN_NAME': 'Default',
-            'SERVICE_PROJECT_NAME': 'service',
-        }
+            **VALUES, 'ANSWERS': _answers(),
+            **{name: str(self.root / path) for name, path in PATHS.items()},
+            'PATH': f'{self.root}/bin:{os.environ["PATH"]}'}
 
-    def _command(self, name, text):
+    def _command(self, name, script='', interpreter='/bin/bash'):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(f'#!{interpreter}\n{script}')
         path.chmod(0o755)
 
     def install(self, *names):
         """Install commands of this package, to run as they are."""
         for name in names:
-            self._command(f'venv/bin/vswitch-{name}', textwrap.dedent(f'''\
-                #!{sys.executable}
-                import sys
-                from vswitch_aware_scheduler.cmd import {name}
-                sys.exit({name}.main())
-                '''))
+            self._command(
+                f'venv/bin/vswitch-{name}',
+                f'import sys\nfrom vswitch_aware_scheduler.cmd import {name}\n'
+                f'sys.exit({name}.main())\n', sys.executable)
 
     def run_phases(self, *phases, status=0, **environment):
         """Run phases in one shell; return all that they print."""
@@ -197,6 +190,14 @@ class PhasesTestCase(unittest.TestCase):
             stderr=subprocess.STDOUT, text=True, check=False)
         self.assertEqual(status, completed.returncode, completed.stdout)
         return completed.stdout
+
+    def texts(self):
+        return {path: path.read_text() for path in (
+            self.nova_conf, self.our_conf, self.tempest_conf)}
+
+    def assert_nothing_is_left(self):
+        self.assertFalse(self.our_conf.parent.exists())
+        self.assertFalse(self.state.exists())
 
     def read(self, path):
         """Return the options of nova's scheduler and ours of a file."""
@@ -213,45 +214,39 @@ class PhasesTestCase(unittest.TestCase):
 
 class InstallTest(PhasesTestCase):
 
-    def test_the_package_is_installed_in_place_with_what_a_node_needs(self):
-        for services, extras in (('n-api,n-cpu,n-sch', '[nova]'),
-                                 ('n-api,n-sch,gnocchi-api',
-                                  '[gnocchi,nova]')):
-            self.run_phases('stack,pre-install', 'stack,install',
-                            ENABLED_SERVICES=services)
-            line = self.lines('pip.log')[-1]
-            self.assertEqual('install', line.split()[0])
-            self.assertTrue(line.endswith(f'-e {PROJECT}{extras}'), line)
-        self.assertEqual(2, len(self.lines('pip.log')))
-
-    def test_a_node_with_computes_only_gets_nothing(self):
-        # As DevStack's guide to several nodes enables services there.
-        output = self.run_phases(
-            'stack,pre-install', 'stack,install', 'stack,post-config',
-            'stack,extra', 'stack,test-config', 'unstack', 'clean',
-            ENABLED_SERVICES='n-cpu,c-vol,placement-client,'
-                             'ovn-controller,ovs-vswitchd,ovsdb-server,'
-                             'q-ovn-metadata-agent,ceilometer-acompute')
-        self.assertEqual([], self.lines('pip.log'))
-        self.assertEqual([], self.lines('systemctl.log'))
-        self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
-        self.assertFalse(self.our_conf.parent.exists())
-        self.assertFalse(self.state.exists())
-        self.assertNotIn('vswitch-modeler', output)
-
-    def test_a_node_with_the_api_only_gets_the_package_only(self):
-        output = self.run_phases(
-            'stack,pre-install', 'stack,install', 'stack,post-config',
-            'stack,extra', ENABLED_SERVICES='n-api,gnocchi-api')
-        line, = self.lines('pip.log')
-        self.assertTrue(line.endswith(f'-e {PROJECT}'), line)
-        self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
-        self.assertNotIn('vswitch-modeler', output)
+    def test_a_node_gets_what_its_services_need(self):
+        # The second row is that of DevStack's guide to several nodes.
+        for services, extras in (
+                ('n-api,n-sch,gnocchi-api', '[gnocchi,nova]'),
+                ('n-cpu,c-vol,placement-client,ovn-controller,ovs-vswitchd,'
+                 'ovsdb-server,q-ovn-metadata-agent,ceilometer-acompute',
+                 None),
+                ('n-api,gnocchi-api', ''),
+                ('n-api,n-cpu,n-sch', '[nova]')):
+            with self.subTest(services):
+                (self.root / 'pip.log').write_text('')
+                output = self.run_phases(
+                    'stack,pre-install', 'stack,install',
+                    ENABLED_SERVICES=services)
+                self.assertEqual(
+                    [] if extras is None else [('install', '-e',
+                                                f'{PROJECT}{extras}')],
+                    [(words[0], *words[-2:]) for words in map(
+                        str.split, self.lines('pip.log'))])
+                if 'n-sch' in services:
+                    continue
+                output += self.run_phases(
+                    'stack,post-config', 'stack,extra', 'stack,test-config',
+                    'unstack', 'clean', ENABLED_SERVICES=services)
+                self.assertEqual([], self.lines('systemctl.log'))
+                self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
+                self.assert_nothing_is_left()
+                self.assertNotIn('vswitch-modeler', output)
 
     def test_what_the_plugin_cannot_use_is_refused_at_once(self):
         old_python = self.root / 'bin/old-python'
-        self._command(old_python, '#!/bin/bash\n'
-                      '[[ $1 == --version ]] && echo "Python 3.10.9"\n')
+        self._command(
+            old_python, '[[ $1 == --version ]] && echo "Python 3.10.9"\n')
         for name, value, message in (
                 ('VSWITCH_STORE', 'mysql',
                  "VSWITCH_STORE: 'mysql'; expected sqlite"),
@@ -265,66 +260,102 @@ class InstallTest(PhasesTestCase):
 
 class ConfigurationTest(PhasesTestCase):
 
-    def _configure(self, text, **environment):
+    def _configure(self, text=NOVA_CONF, **environment):
         self.nova_conf.write_text(text)
-        self.run_phases('stack,post-config', **environment)
-        return self.read(self.nova_conf)
+        output = self.run_phases('stack,post-config', **environment)
+        self.assertEqual(0o600, self.our_conf.stat().st_mode & 0o777)
+        return self.read(self.nova_conf), output
 
-    def test_nova_finds_the_filter_and_the_weigher(self):
-        scheduler = self._configure(NOVA_CONF).filter_scheduler
+    def _assert_nova_loads(self, scheduler):
         classes = nova_filters.HostFilterHandler().get_matching_classes(
             scheduler.available_filters)
         self.assertLessEqual(set(scheduler.enabled_filters),
                              {plugin.__name__ for plugin in classes})
         self.assertIn(filters.VSwitchFilter, classes)
-        self.assertEqual('VSwitchFilter', scheduler.enabled_filters[-1])
         self.assertIn(
             weights.VSwitchWeigher,
             nova_weights.HostWeightHandler().get_matching_classes(
                 scheduler.weight_classes))
 
-    def test_what_nova_has_by_default_is_kept(self):
-        scheduler = self._configure(EMPTY_NOVA_CONF).filter_scheduler
-        conf = cfg.ConfigOpts()
-        nova_scheduler_conf.register_opts(conf)
-        conf([], default_config_files=[], default_config_dirs=[])
-        default = conf.filter_scheduler
-        self.assertEqual(default.available_filters + [OUR_FILTER],
-                         scheduler.available_filters)
-        self.assertEqual(default.enabled_filters + ['VSwitchFilter'],
-                         scheduler.enabled_filters)
-        self.assertEqual(default.weight_classes + [OUR_WEIGHER],
-                         scheduler.weight_classes)
-
-    def test_what_others_have_added_is_kept(self):
-        conf = self._configure(SHARED_NOVA_CONF)
-        self.assertEqual(
-            {'nova.scheduler.filters.compute_filter.ComputeFilter',
-             'nova.scheduler.filters.io_ops_filter.IoOpsFilter', OUR_FILTER},
-            set(conf.filter_scheduler.available_filters))
-        self.assertEqual(3, len(conf.filter_scheduler.available_filters))
-        self.assertEqual(['ComputeFilter', 'IoOpsFilter', 'VSwitchFilter'],
-                         conf.filter_scheduler.enabled_filters)
-        self.assertEqual(
-            ['nova.scheduler.weights.ram.RAMWeigher', OUR_WEIGHER],
-            conf.filter_scheduler.weight_classes)
-        self.assertEqual(0.05, conf.vswitch_scheduler.overload_probability)
-
-    def test_the_rest_of_the_file_is_left_alone(self):
-        self._configure(NOVA_CONF)
-        self.assertEqual([], [
-            line for line in NOVA_CONF.splitlines()
-            if not line.startswith('enabled_filters')
-            and line not in self.nova_conf.read_text().splitlines()])
+    def test_stack_adds_to_the_files_once_and_clean_restores_them(self):
+        default = self.read(os.devnull).filter_scheduler
+        filters_of = 'nova.scheduler.filters.'
+        for text, available, enabled, weighers, of_tempest in (
+                (NOVA_CONF, default.available_filters,
+                 ['ComputeFilter', 'ImagePropertiesFilter', 'SameHostFilter'],
+                 default.weight_classes,
+                 ('scheduler_enabled_filters = ComputeFilter,SameHostFilter',
+                  'scheduler_enabled_filters = ComputeFilter,SameHostFilter,'
+                  'VSwitchFilter')),
+                (EMPTY_NOVA_CONF, default.available_filters,
+                 default.enabled_filters, default.weight_classes,
+                 ('scheduler_enabled_filters = all',) * 2),
+                (SHARED_NOVA_CONF,
+                 [filters_of + 'compute_filter.ComputeFilter',
+                  filters_of + 'io_ops_filter.IoOpsFilter'],
+                 ['ComputeFilter', 'IoOpsFilter'],
+                 ['nova.scheduler.weights.ram.RAMWeigher'], ('',) * 2)):
+            originals = [text, *(f'[compute-feature-enabled]\n{option}\n'
+                                 for option in of_tempest)]
+            with self.subTest(text):
+                self.nova_conf.write_text(text)
+                self.tempest_conf.write_text(originals[1])
+                self.run_phases(*ALL_PHASES)
+                stacked = self.texts()
+                self.assertEqual(originals[2],
+                                 self.tempest_conf.read_text())
+                conf = self.read(self.nova_conf)
+                scheduler = conf.filter_scheduler
+                self._assert_nova_loads(scheduler)
+                self.assertCountEqual([*available, OUR_FILTER],
+                                      scheduler.available_filters)
+                self.assertEqual([*enabled, 'VSwitchFilter'],
+                                 scheduler.enabled_filters)
+                self.assertEqual([*weighers, OUR_WEIGHER],
+                                 scheduler.weight_classes)
+                self.assertEqual(
+                    .05 if text is SHARED_NOVA_CONF else .01,
+                    conf.vswitch_scheduler.overload_probability)
+                self.assertEqual([], [
+                    line for line in text.splitlines() if line.partition(
+                        '=')[0].strip() not in CHANGED_OPTIONS
+                    and line not in stacked[self.nova_conf].splitlines()])
+                self.run_phases(*ALL_PHASES)
+                self.assertEqual(stacked, self.texts())
+                if text is not SHARED_NOVA_CONF:
+                    # As local.conf may do; the section is ours.
+                    self.nova_conf.write_text(stacked[self.nova_conf].replace(
+                        '[vswitch_scheduler]\n',
+                        '[vswitch_scheduler]\noverload_probability = 0.1\n'))
+                for _ in range(2):
+                    # The second time as on a machine never stacked.
+                    self.run_phases('unstack', 'clean')
+                    self.assertEqual(originals[:2], [
+                        self.nova_conf.read_text(),
+                        self.tempest_conf.read_text()])
+                    self.assert_nothing_is_left()
 
     def test_the_scheduler_and_the_commands_read_one_store(self):
         self.install('manage')
-        url = f'sqlite:///{self.state}/vswitch.sqlite'
-        for conf in (self._configure(NOVA_CONF), self.read(self.our_conf)):
-            self.assertEqual(url, conf.vswitch_scheduler.store_url)
-        # Made, and empty.
-        self.assertEqual(0, store.Store(url).generation().number)
-        self.assertEqual(0o600, self.our_conf.stat().st_mode & 0o777)
+        in_file = f'sqlite:///{self.state}/vswitch.sqlite'
+        of_server = f'sqlite:///{self.root}/data/vswitch.sqlite'
+        anywhere = f'sqlite:///{self.root}/elsewhere.sqlite'
+        for stated, url, after_stacking_again in (
+                ('database', f'{of_server}?timeout=7&cache=private', 0),
+                (anywhere, anywhere, 1), ('sqlite', in_file, 1)):
+            with self.subTest(stated):
+                conf, output = self._configure(VSWITCH_STORE=stated)
+                for conf in (conf, self.read(self.our_conf)):
+                    self.assertEqual(url, conf.vswitch_scheduler.store_url)
+                self.assertEqual(stated == 'database',
+                                 'recreated vswitch' in output)
+                self.assertEqual(stated == 'sqlite', self.state.exists())
+                own = store.Store(url.partition('?')[0])
+                self.assertEqual(0, own.generation().number)
+                own.write()
+                self._configure(VSWITCH_STORE=stated)
+                self.assertEqual(after_stacking_again, store.Store(
+                    url.partition('?')[0]).generation().number)
 
     def test_notes_of_what_was_there_are_read_by_nobody_else(self):
         secret = 'mysql+pymysql://u:open-sesame@host/x'
@@ -343,79 +374,54 @@ class ConfigurationTest(PhasesTestCase):
                 ('ovs-vxlan', {'Q_AGENT': 'openvswitch'}),
                 ('ovs-flat', {'VSWITCH_DEFAULT_SWITCH_PROFILE': 'ovs-flat'}),
                 (None, {'VSWITCH_DEFAULT_SWITCH_PROFILE': 'none'})):
-            with self.subTest(wanted=name):
-                conf = self._configure(NOVA_CONF, **environment)
-                self.assertEqual(
-                    name, conf.vswitch_scheduler.default_switch_profile)
+            with self.subTest(name):
+                self._configure(**environment)
+                for path in (self.nova_conf, self.our_conf):
+                    self.assertEqual(name, self.read(
+                        path).vswitch_scheduler.default_switch_profile)
 
-    def test_the_store_can_be_on_the_server_of_devstack(self):
-        self.install('manage')
-        self.nova_conf.write_text(NOVA_CONF)
-        output = self.run_phases('stack,post-config', VSWITCH_STORE='database')
-        self.assertIn('recreated vswitch', output)
-        url = f'sqlite:///{self.root}/data/vswitch.sqlite'
-        self.assertEqual(
-            f'{url}?timeout=7&cache=private',
-            self.read(self.nova_conf).vswitch_scheduler.store_url)
-        self.assertEqual(0, store.Store(url).generation().number)
-        self.assertFalse(self.state.exists())
+    def test_clean_keeps_what_others_have_added_since(self):
+        self._configure()
+        text = self.nova_conf.read_text()
+        for ours, with_late in (
+                (',VSwitchFilter\n', ',VSwitchFilter,LateFilter\n'),
+                (OUR_WEIGHER, OUR_WEIGHER + ',late.Weigher'),
+                (f'available_filters = {OUR_FILTER}\n',
+                 f'available_filters = {OUR_FILTER}\n'
+                 f'available_filters = late.LateFilter\n')):
+            self.assertIn(ours, text)
+            text = text.replace(ours, with_late)
+        self.nova_conf.write_text(text + '\n[late]\noption = 1\n')
+        operators = self.our_conf.parent / 'switch_profiles.yaml'
+        operators.write_text('{}\n')
+        self.run_phases('clean')
+        self.assertEqual([operators], list(self.our_conf.parent.iterdir()))
+        text = self.nova_conf.read_text()
+        self.assertNotIn('vswitch', text.lower())
+        self.assertIn('\n\n[late]\noption = 1\n', text)
+        scheduler = self.read(self.nova_conf).filter_scheduler
+        self.assertEqual(['nova.scheduler.filters.all_filters',
+                          'late.LateFilter'], scheduler.available_filters)
+        self.assertEqual(['ComputeFilter', 'ImagePropertiesFilter',
+                          'SameHostFilter', 'LateFilter'],
+                         scheduler.enabled_filters)
+        self.assertEqual(['nova.scheduler.weights.all_weighers',
+                          'late.Weigher'], scheduler.weight_classes)
 
-    def test_the_store_can_be_anywhere(self):
-        self.install('manage')
-        url = f'sqlite:///{self.root}/elsewhere.sqlite'
-        conf = self._configure(NOVA_CONF, VSWITCH_STORE=url)
-        self.assertEqual(url, conf.vswitch_scheduler.store_url)
-        self.assertEqual(0, store.Store(url).generation().number)
-
-    def test_a_second_run_changes_nothing(self):
-        for text in (NOVA_CONF, SHARED_NOVA_CONF, EMPTY_NOVA_CONF):
-            with self.subTest(text=text):
-                self._configure(text)
-                texts = [path.read_text() for path in (
-                    self.nova_conf, self.our_conf)]
-                self.run_phases('stack,post-config')
-                self.assertEqual(texts, [path.read_text() for path in (
-                    self.nova_conf, self.our_conf)])
-
-    def test_stacking_again_keeps_what_the_store_has(self):
-        self.install('manage')
-        url = f'sqlite:///{self.state}/vswitch.sqlite'
-        self._configure(NOVA_CONF)
-        store.Store(url).write()
-        self._configure(NOVA_CONF)
-        self.assertEqual(1, store.Store(url).generation().number)
-
-    def test_tempest_may_rely_on_the_filter(self):
-        for stated, expected in (
-                ('ComputeFilter,SameHostFilter',
-                 'ComputeFilter,SameHostFilter,VSwitchFilter'),
-                ('all', 'all')):
-            self.tempest_conf.write_text(
-                '[compute-feature-enabled]\n'
-                f'scheduler_enabled_filters = {stated}\n')
-            for _ in range(2):
-                self.run_phases('stack,test-config')
-                self.assertEqual(
-                    '[compute-feature-enabled]\n'
-                    f'scheduler_enabled_filters = {expected}\n',
-                    self.tempest_conf.read_text())
-
-    def test_tempest_takes_every_filter_where_it_is_told_none(self):
-        self.tempest_conf.write_text('[compute-feature-enabled]\n')
-        self.run_phases('stack,test-config')
-        self.assertEqual('[compute-feature-enabled]\n',
-                         self.tempest_conf.read_text())
+    def test_clean_works_when_the_files_are_gone(self):
+        self._configure()
+        self.nova_conf.unlink()
+        self.run_phases('clean', 'clean')
+        self.assertFalse(self.nova_conf.exists())
+        self.assertFalse(self.our_conf.parent.exists())
 
 
 class ServiceTest(PhasesTestCase):
 
     UNIT = 'devstack@vswitch-modeler.service'
 
-    def _install_modeler(self):
-        self._command('venv/bin/vswitch-modeler', '#!/bin/bash\n')
-
     def test_the_modeler_runs_as_a_service_until_unstack(self):
-        self._install_modeler()
+        self._command('venv/bin/vswitch-modeler')
         output = self.run_phases('stack,post-config', 'stack,extra')
         self.assertIn('ENABLED_SERVICES=n-api,n-cpu,n-sch,vswitch-modeler',
                       output)
@@ -423,25 +429,22 @@ class ServiceTest(PhasesTestCase):
             f'ExecStart = {self.root}/venv/bin/vswitch-modeler --config-file '
             f'{self.our_conf}', (self.units / self.UNIT).read_text())
         self.assertIn(f'start {self.UNIT}', self.lines('systemctl.log'))
-        self.run_phases('unstack')
-        self.assertEqual([f'stop {self.UNIT}', f'disable {self.UNIT}'],
-                         self.lines('systemctl.log')[-2:])
-        self.run_phases('unstack')
-        self.assertEqual(f'is-enabled {self.UNIT}',
-                         self.lines('systemctl.log')[-1])
+        for last_calls in ([f'stop {self.UNIT}', f'disable {self.UNIT}'],
+                           [f'is-enabled {self.UNIT}']):
+            self.run_phases('unstack')
+            self.assertEqual(
+                last_calls,
+                self.lines('systemctl.log')[-len(last_calls):])
 
-    def test_a_missing_modeler_is_told_and_stops_nothing(self):
-        output = self.run_phases('stack,post-config', 'stack,extra')
-        self.assertIn(f'no modeler: {self.root}/venv/bin/vswitch-modeler is '
-                      f'missing', output)
-        self.assertEqual([], self.lines('systemctl.log'))
-
-    def test_the_modeler_can_be_switched_off(self):
-        self._install_modeler()
-        output = self.run_phases('stack,post-config', 'stack,extra',
-                                 DISABLED_SERVICES='vswitch-modeler')
-        self.assertNotIn('no modeler', output)
-        self.assertEqual([], self.lines('systemctl.log'))
+    def test_a_modeler_that_is_missing_or_disabled_stops_nothing(self):
+        message = (f'no modeler: {self.root}/venv/bin/vswitch-modeler is '
+                   f'missing')
+        for disabled in ('', 'vswitch-modeler'):
+            output = self.run_phases('stack,post-config', 'stack,extra',
+                                     DISABLED_SERVICES=disabled)
+            self.assertEqual(not disabled, message in output)
+            self.assertEqual([], self.lines('systemctl.log'))
+            self._command('venv/bin/vswitch-modeler')
 
     def test_the_computes_do_not_get_the_url_of_the_store(self):
         self.run_phases('stack,post-config')
@@ -455,24 +458,21 @@ class ServiceTest(PhasesTestCase):
 class ModelerTest(PhasesTestCase):
     """The modeler on the configuration that the phases have written."""
 
-    PHASES = ('stack,pre-install', 'stack,install', 'stack,post-config',
-              'stack,extra')
-
     def setUp(self):
         super().setUp()
-        self._command('venv/bin/vswitch-modeler', '#!/bin/bash\n')
+        self.install('manage', 'modeler')
 
-    def stack(self, **environment):
+    def stack(self, services='n-api,n-sch', telemetry='auto', **environment):
         """Run the phases; return what they print and our options."""
-        output = self.run_phases(*self.PHASES, **environment)
-        conf = self.read(self.our_conf)
-        self.assertEqual(0o600, self.our_conf.stat().st_mode & 0o777)
-        return output, conf
+        output = self.run_phases(
+            'stack,post-config', 'stack,extra', ENABLED_SERVICES=services,
+            VSWITCH_TELEMETRY=str(telemetry), **environment)
+        return output, self.read(self.our_conf)
 
     def modeler_until(self, *words):
         """Run the service that was started; return its last heartbeat.
 
-        It is ended once systemd has been told all of some words.
+        It is ended once systemd has received all of some words.
         """
         unit = configparser.ConfigParser(interpolation=None)
         unit.read(self.units / 'devstack@vswitch-modeler.service')
@@ -502,89 +502,69 @@ class ModelerTest(PhasesTestCase):
             f'sqlite:///{self.state}/vswitch.sqlite').modelers()
         return modeler
 
-    def test_without_telemetry_it_waits_and_status_says_what_for(self):
-        self.install('manage', 'modeler')
-        output, conf = self.stack()
-        self.assertIn('vswitch-modeler waits for telemetry', output)
+    def test_without_telemetry_it_waits(self):
+        self.stack()
         modeler = self.modeler_until('STATUS=waiting: telemetry is not '
                                      'configured')
         self.assertIn('[vswitch_gnocchi]', modeler.waiting_for)
-        checks = status.Checks(conf)
-        self.assertEqual(upgradecheck.Code.SUCCESS,
-                         checks._check_profiles().code)
-        store.Store(conf.vswitch_scheduler.store_url).report_modeler(
-            dataclasses.replace(modeler, ended=False))
-        result = checks._check_generation()
-        self.assertEqual(upgradecheck.Code.WARNING, result.code)
-        self.assertIn('see what vswitch-modeler waits for', result.details)
-        result = checks._check_modelers()
-        self.assertEqual(upgradecheck.Code.WARNING, result.code)
-        self.assertIn('[vswitch_gnocchi]; set the URL', result.details)
 
-    def test_gnocchi_is_read_where_its_plugin_is_enabled(self):
-        services = ('n-api,n-sch,prometheus,gnocchi-api,gnocchi-metricd,'
-                    'ceilometer-acompute')
-        output, conf = self.stack(ENABLED_SERVICES=services)
-        self.assertNotIn('waits', output)
-        self.assertEqual('gnocchi', conf.vswitch_scheduler.telemetry_driver)
-        access = options.telemetry_options(conf, 'gnocchi')['access']
-        self.assertEqual({
-            'auth_type': 'password', 'username': 'nova',
-            'auth_url': 'http://127.0.0.1:1/identity',
-            'password': 'pass word', 'project_name': 'service',
-            'user_domain_name': 'Default', 'project_domain_name': 'Default'},
-            access['auth'])
-        self.assertEqual(('RegionOne', None),
-                         (access['region_name'], access['cafile']))
-        _, conf = self.stack(ENABLED_SERVICES=services + ',tls-proxy',
-                             SSL_BUNDLE_FILE='/data/ca-bundle.pem')
-        self.assertEqual('/data/ca-bundle.pem', conf.vswitch_gnocchi.cafile)
+    def test_telemetry_is_read_where_it_is_enabled_or_stated(self):
+        # Whatever the source, it is believed only about Nova's instances.
+        self._command('venv/bin/vswitch-manage',
+                      COMMANDS['venv/bin/vswitch-manage'])
+        file = str(self.root / 'traffic.csv')
+        both = 'n-sch,prometheus,gnocchi-api,ceilometer-acompute'
+        for services, stated, driver, url in (
+                (both, 'auto', 'gnocchi', None),
+                (both + ',tls-proxy', 'auto', 'gnocchi', None),
+                ('n-sch,prometheus', 'auto', 'prometheus', None),
+                ('n-sch', 'prometheus', 'prometheus', 'http://elsewhere:1'),
+                ('n-sch', 'auto', None, None), (both, 'none', None, None),
+                (both, file, 'file', None)):
+            with self.subTest(services=services, stated=stated):
+                output, conf = self.stack(services, stated,
+                                          SSL_BUNDLE_FILE='/data/ca.pem',
+                                          VSWITCH_PROMETHEUS_URL=url or '')
+                cafile = '/data/ca.pem' if 'tls' in services else None
+                accesses = [options.inventory_options(conf)['access']]
+                if driver == 'gnocchi':
+                    accesses.append(options.telemetry_options(
+                        conf, 'gnocchi')['access'])
+                for access in accesses:
+                    self.assertEqual({
+                        'auth_type': 'password', 'username': 'nova',
+                        'auth_url': 'http://127.0.0.1:1/identity',
+                        'password': 'pass word', 'project_name': 'service',
+                        'user_domain_name': 'Default',
+                        'project_domain_name': 'Default'}, access['auth'])
+                    self.assertEqual(
+                        ('RegionOne', cafile),
+                        (access['region_name'], access['cafile']))
+                if driver is None:
+                    self.assertNotIn('telemetry_driver',
+                                     self.our_conf.read_text())
+                else:
+                    self.assertEqual(
+                        driver, conf.vswitch_scheduler.telemetry_driver)
+                self.assertEqual(
+                    file if driver == 'file' else None,
+                    conf.vswitch_scheduler.telemetry_path)
+                self.assertEqual(
+                    url or 'http://127.0.0.1:9090'
+                    if driver == 'prometheus' else None,
+                    conf.vswitch_prometheus.endpoint_override)
+                self.assertEqual(driver is None, 'vswitch-modeler waits for '
+                                 'telemetry' in output)
 
-    def test_nova_says_which_instances_there_are(self):
-        # Telemetry is believed only about these.
-        for path in (self.root / 'traffic.csv', 'none'):
-            _, conf = self.stack(VSWITCH_TELEMETRY=str(path))
-            access = options.inventory_options(conf)['access']
-            self.assertEqual(
-                ('password', 'nova', 'pass word', 'RegionOne'),
-                (access['auth']['auth_type'], access['auth']['username'],
-                 access['auth']['password'], access['region_name']))
-
-    def test_prometheus_is_read_where_it_is_enabled_and_waited_for(self):
-        services = 'n-api,n-sch,prometheus'
-        _, conf = self.stack(ENABLED_SERVICES=services)
-        self.assertEqual('http://127.0.0.1:9090',
-                         conf.vswitch_prometheus.endpoint_override)
-        self.install('manage', 'modeler')
-        # Nobody answers there. It is tried three times first.
-        _, conf = self.stack(ENABLED_SERVICES=services,
-                             VSWITCH_PROMETHEUS_URL='http://127.0.0.1:1')
-        self.our_conf.write_text(self.our_conf.read_text().replace(
-            '[vswitch_prometheus]',
-            '[vswitch_prometheus]\nconnect_retries = 0'))
-        modeler = self.modeler_until('pass failed, models stay as they are: '
-                                     'telemetry prometheus http://127.0.0.1')
-        self.assertIn('http://127.0.0.1:1', modeler.waiting_for)
-
-    def test_a_file_is_read_where_its_path_is_set(self):
-        self.install('manage', 'modeler')
+    def test_a_file_is_read(self):
         path = self.root / 'traffic.csv'
         path.write_text('instance,time,egress_kbps,ingress_kbps\n' + ''.join(
             f'web,{1_700_000_100 + 300 * number},{number % 7 + 1},2\n'
             for number in range(40)))
-        _, conf = self.stack(VSWITCH_TELEMETRY=str(path))
-        self.assertEqual(
-            ('file', str(path)), (conf.vswitch_scheduler.telemetry_driver,
-                                  conf.vswitch_scheduler.telemetry_path))
+        self.stack(telemetry=path)
         modeler = self.modeler_until('STATUS=generation 1: 40 new samples, 1 '
                                      'models fitted')
         self.assertEqual((1, None), (modeler.passes, modeler.waiting_for))
-
-    def test_none_is_none_whatever_is_enabled(self):
-        output, _ = self.stack(ENABLED_SERVICES='n-sch,gnocchi-api,prometheus',
-                               VSWITCH_TELEMETRY='none')
-        self.assertIn('vswitch-modeler waits for telemetry', output)
-        self.assertNotIn('telemetry_driver', self.our_conf.read_text())
 
 
 class DocumentTest(unittest.TestCase):
@@ -599,29 +579,6 @@ class DocumentTest(unittest.TestCase):
             self.assertEqual(
                 [['enable_plugin', 'vswitch_aware_scheduler', 'URL', 'main']],
                 lines, name)
-
-    def test_a_documented_line_clones_what_it_names(self):
-        # enable_plugin clones as DevStack's git_clone does.
-        line, = (line.strip() for line
-                 in (PROJECT / 'devstack/README.rst').read_text().splitlines()
-                 if 'enable_plugin vswitch_aware' in line)
-        with tempfile.TemporaryDirectory() as root:
-            script = textwrap.dedent('''
-                set -e
-                git init -q -b main "$1/origin"
-                git -C "$1/origin" -c user.name=n \\
-                    -c user.email=e@example.org commit -q --allow-empty -m 1
-                function enable_plugin {
-                    git clone -q --branch "${3:-master}" "$2" "$ROOT/$1"
-                }
-                ROOT=$1
-                eval "${2/URL/$1/origin}"
-                ''')
-            subprocess.run(['bash', '-c', script, 'bash', root, line],
-                           stdin=subprocess.DEVNULL, check=True,
-                           env={'PATH': os.environ['PATH'], 'HOME': root})
-            self.assertTrue(pathlib.Path(
-                root, 'vswitch_aware_scheduler/.git').is_dir())
 
     def test_trying_it_asks_nova_for_the_name_of_a_host(self):
         text = (PROJECT / 'devstack/README.rst').read_text()
@@ -649,133 +606,3 @@ class DocumentTest(unittest.TestCase):
         self.assertEqual(3, sum('--host node1fake0' in line
                                 and '--image an-image' in line
                                 for line in lines), lines)
-
-
-class CleanTest(PhasesTestCase):
-
-    ALL = ('stack,pre-install', 'stack,install', 'stack,post-config',
-           'stack,extra', 'stack,test-config')
-
-    def test_clean_restores_the_files_byte_for_byte(self):
-        tempest = ('[compute-feature-enabled]\n'
-                   'scheduler_enabled_filters = ComputeFilter\n')
-        for text in (NOVA_CONF, SHARED_NOVA_CONF, EMPTY_NOVA_CONF):
-            with self.subTest(text=text):
-                self.nova_conf.write_text(text)
-                self.tempest_conf.write_text(tempest)
-                self.run_phases(*self.ALL, 'stack,post-config')
-                self.assertNotEqual(text, self.nova_conf.read_text())
-                self.run_phases('unstack', 'clean')
-                self.assertEqual(text, self.nova_conf.read_text())
-                self.assertEqual(tempest, self.tempest_conf.read_text())
-                self.assertFalse(self.our_conf.parent.exists())
-                self.assertFalse(self.state.exists())
-
-    def test_clean_keeps_what_others_have_added_since(self):
-        self.run_phases('stack,post-config')
-        text = self.nova_conf.read_text()
-        text = text.replace(',VSwitchFilter\n',
-                            ',VSwitchFilter,LateFilter\n')
-        text = text.replace(OUR_WEIGHER, OUR_WEIGHER + ',late.Weigher')
-        text = text.replace(f'available_filters = {OUR_FILTER}\n',
-                            f'available_filters = {OUR_FILTER}\n'
-                            f'available_filters = late.LateFilter\n')
-        self.nova_conf.write_text(text + '\n[late]\noption = 1\n')
-        self.run_phases('clean')
-        text = self.nova_conf.read_text()
-        self.assertNotIn('VSwitch', text)
-        self.assertNotIn('vswitch', text)
-        self.assertIn('\n\n[late]\noption = 1\n', text)
-        scheduler = self.read(self.nova_conf).filter_scheduler
-        self.assertEqual(['nova.scheduler.filters.all_filters',
-                          'late.LateFilter'], scheduler.available_filters)
-        self.assertEqual(['ComputeFilter', 'ImagePropertiesFilter',
-                          'SameHostFilter', 'LateFilter'],
-                         scheduler.enabled_filters)
-        self.assertEqual(['nova.scheduler.weights.all_weighers',
-                          'late.Weigher'], scheduler.weight_classes)
-
-    def test_clean_takes_back_what_local_conf_has_set_for_this_package(self):
-        self.run_phases('stack,post-config')
-        self.nova_conf.write_text(self.nova_conf.read_text().replace(
-            '[vswitch_scheduler]\n',
-            '[vswitch_scheduler]\noverload_probability = 0.1\n'))
-        self.run_phases('clean')
-        self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
-
-    def test_clean_keeps_files_of_the_operator(self):
-        self.run_phases('stack,post-config')
-        own = self.our_conf.parent / 'switch_profiles.yaml'
-        own.write_text('{}\n')
-        self.run_phases('clean')
-        self.assertEqual([own], list(self.our_conf.parent.iterdir()))
-
-    def test_clean_of_what_was_never_stacked_changes_nothing(self):
-        for text in (NOVA_CONF, SHARED_NOVA_CONF):
-            self.nova_conf.write_text(text)
-            self.run_phases('unstack', 'clean')
-            self.assertEqual(text, self.nova_conf.read_text())
-
-    def test_clean_works_when_the_files_are_gone(self):
-        self.run_phases('stack,post-config')
-        self.nova_conf.unlink()
-        self.run_phases('clean')
-        self.run_phases('clean')
-        self.assertFalse(self.nova_conf.exists())
-        self.assertFalse(self.our_conf.parent.exists())
-
-
-@unittest.skipUnless(DEVSTACK_DIR, 'DEVSTACK_DIR names no DevStack')
-class StandInTest(PhasesTestCase):
-    """The stand-in changes files as DevStack's functions do."""
-
-    CALLS = '''
-        iniset FILE new option value
-        iniset FILE filter_scheduler enabled_filters 'A,B?x=1&y=\\\\2'
-        iniset FILE filter_scheduler more 1
-        iniadd_literal FILE filter_scheduler available_filters c.C
-        iniget_multiline FILE filter_scheduler available_filters
-        iniget_multiline FILE filter_scheduler nothing
-        iniset_multiline FILE filter_scheduler weight_classes x.X y.Y
-        iniset_multiline FILE newer multi a.A b.B
-        iniget FILE filter_scheduler enabled_filters
-        iniget FILE filter_scheduler nothing
-        iniget FILE nowhere nothing
-        ini_has_option FILE filter_scheduler more && echo yes
-        ini_has_option FILE zvm more || echo no
-        inidelete FILE filter_scheduler available_filters
-        inidelete FILE vswitch_scheduler overload_probability
-        '''
-
-    def test_both_do_the_same_to_a_file(self):
-        output, text = [], []
-        for functions in (FUNCTIONS, STANDIN):
-            output.append([])
-            text.append([])
-            for original in (NOVA_CONF, SHARED_NOVA_CONF, EMPTY_NOVA_CONF):
-                self.nova_conf.write_text(original)
-                for call in self.CALLS.strip().splitlines():
-                    call = call.strip().replace('FILE', '"$NOVA_CONF"')
-                    output[-1].append(subprocess.run(
-                        ['bash', '-c', f'. "$FUNCTIONS"; {call}'],
-                        env={**self.environment,
-                             'FUNCTIONS': str(functions)},
-                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                        text=True, check=False).stdout.strip())
-                    text[-1].append((call, self.nova_conf.read_text()))
-        self.assertEqual(*output)
-        for real, stand_in in zip(*text):
-            self.assertEqual(real, stand_in)
-
-
-class NovaDefaultsTest(unittest.TestCase):
-
-    def test_the_options_that_the_plugin_asks_nova_for_exist(self):
-        # The plugin asks the nova that it is installed beside; this is the
-        # kind of each option that its shell functions count on.
-        kinds = {option.name: type(option) for option
-                 in nova_scheduler_conf.filter_scheduler_opts}
-        self.assertIs(cfg.MultiStrOpt, kinds['available_filters'])
-        self.assertIs(cfg.ListOpt, kinds['enabled_filters'])
-        self.assertIs(cfg.ListOpt, kinds['weight_classes'])
-        self.assertIsInstance(nova_conf.CONF, cfg.ConfigOpts)

@@ -26,6 +26,9 @@ from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
 
+#: Longest wait for a thread.
+PATIENCE_SECONDS = 60.0
+
 NOW = fake_clock.NOW
 instance_uuid = fake_nova.instance_uuid
 aggregate = fake_nova.aggregate
@@ -85,7 +88,28 @@ def choose(state, hosts, spec):
     return None
 
 
-class SchedulerTestCase(unittest.TestCase):
+def start_all(threads):
+    """Start threads; return a function that waits until they have ended."""
+    for thread in threads:
+        thread.start()
+
+    def join():
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+
+    return join
+
+
+class WaitingTestCase(unittest.TestCase):
+
+    def wait_for(self, condition):
+        limit = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            self.assertLess(time.monotonic(), limit, 'waited in vain')
+            time.sleep(.005)
+
+
+class SchedulerTestCase(WaitingTestCase):
     """A state with a fake store, a fake clock and options of its own."""
 
     OPTIONS = {'snapshot_refresh_seconds': 3600,
@@ -183,6 +207,8 @@ class StateTestCase(SchedulerTestCase):
     """Hosts of 100 kbit/s whose instances all have constant rates."""
 
     RECORDED_AS_LISTED = False
+    #: {number of an instance: kbit/s of its model} in the store.
+    LAWS = {}
 
     def setUp(self):
         super().setUp()
@@ -190,11 +216,18 @@ class StateTestCase(SchedulerTestCase):
         self.hosts = {}
         self.recorded = {}       # number -> host
         self.busy = set()        # numbers of instances that move
-        self.state = None
+        self.store.answers = [changes(1, self.LAWS)]
+        self.state = self.make_state()
 
-    def ask(self, spec, **listed):
+    def refresh(self, *answers):
+        """Let the state read the store, which answers what is given."""
+        self.store.answers = list(answers) or self.store.answers
+        self.state.refresh()
+
+    def ask(self, spec=None, **listed):
         """Return {host: utilisation with the instance} and the reasons.
 
+        :param spec: that of instance 1, if not given
         :param listed: host=[numbers of instances] that Nova's record has
             there; as of the last time for a host that is not given
         """
@@ -202,7 +235,8 @@ class StateTestCase(SchedulerTestCase):
             self.hosts[host] = host_state(host, numbers, [self.aggregate])
         self.record(**listed)
         states = list(self.hosts.values())
-        assessment, self.demand = self.state.assess(states, spec)
+        assessment, self.demand = self.state.assess(
+            states, spec or request(1))
         self.reasons = dict(zip(self.hosts, assessment.reason.tolist()))
         return {host: round(value, 9) for host, value in zip(
             self.hosts, assessment.utilisation.tolist())}
@@ -218,11 +252,17 @@ class StateTestCase(SchedulerTestCase):
             self.recorded = {
                 number: at for number, at in self.recorded.items()
                 if at != host} | dict.fromkeys(numbers, host)
-        self.clock.now += .001
-        self.state._take_reading(residency.CellReading(CELL, self.clock.now, {
-            instance_uuid(number): self._row(number)
+        self.take_rows({
+            number: self._row(number)
             for number in before.keys() | self.recorded.keys()
-            if before.get(number) != self.recorded.get(number)}))
+            if before.get(number) != self.recorded.get(number)})
+
+    def take_rows(self, rows, cell=CELL, **more):
+        """Let the state take in a reading that begins now: {number: Row}."""
+        self.clock.now += .001
+        self.state._take_reading(residency.CellReading(
+            cell, self.clock.now, {instance_uuid(number): row
+                                   for number, row in rows.items()}, **more))
         self.clock.now += .001
 
     def _row(self, number):
@@ -236,46 +276,6 @@ class StateTestCase(SchedulerTestCase):
 
     def place(self, spec, host):
         self.state.host_consumed(self.hosts[host], spec)
-
-
-#: How long workers with one store wait for it.
-SHARING_SECONDS = 60.0
-
-
-class SharingTestCase(StateTestCase):
-    """States of several workers, with a real store in a file."""
-
-    def setUp(self):
-        super().setUp()
-        directory = self.enterContext(tempfile.TemporaryDirectory())
-        self.path = os.path.join(directory, 'vswitch.sqlite')
-        self.url = f'sqlite:///{self.path}'
-        fake_store.make_empty(self.url)
-        self.make_store.side_effect = RealStore
-
-    def make_worker(self, **options):
-        return self.make_state(**{
-            'store_url': self.url, 'snapshot_refresh_seconds': 1,
-            'claims_refresh_seconds': .05,
-            'claim_patience_seconds': SHARING_SECONDS, **options})
-
-    def host(self, name):
-        return host_state(name, (), [self.aggregate])
-
-    def load(self, worker, *hosts):
-        """Return what hosts carry of what they can, as a worker sees it."""
-        assessment, _ = worker.assess(list(hosts), request(99, kpps=1))
-        return [round(value, 6) for value in assessment.utilisation.tolist()]
-
-    def wait_for(self, condition):
-        limit = time.monotonic() + SHARING_SECONDS
-        while not condition():
-            self.assertLess(time.monotonic(), limit)
-            time.sleep(.01)
-
-    def claims(self):
-        return {int(one.instance_uuid[-12:]): (one.state, one.host)
-                for one in RealStore(self.url).read_claims().claims}
 
     def boot(self, worker, number, hosts, placement=lambda host: True,
              **demand):
@@ -299,6 +299,36 @@ class SharingTestCase(StateTestCase):
             worker.claim_failed(spec.instance_uuid)
         worker.request_finished(True)
         return None
+
+
+class SharingTestCase(StateTestCase):
+    """States of several workers, with a real store in a file."""
+
+    def setUp(self):
+        super().setUp()
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(directory, 'vswitch.sqlite')
+        self.url = f'sqlite:///{self.path}'
+        fake_store.make_empty(self.url)
+        self.make_store.side_effect = RealStore
+
+    def make_worker(self, **options):
+        return self.make_state(**{
+            'store_url': self.url, 'snapshot_refresh_seconds': 1,
+            'claims_refresh_seconds': .05,
+            'claim_patience_seconds': PATIENCE_SECONDS, **options})
+
+    def host(self, name):
+        return host_state(name, (), [self.aggregate])
+
+    def load(self, worker, *hosts):
+        """Return what hosts carry of what they can, as a worker sees it."""
+        assessment, _ = worker.assess(list(hosts), request(99, kpps=1))
+        return [round(value, 6) for value in assessment.utilisation.tolist()]
+
+    def claims(self):
+        return {int(one.instance_uuid[-12:]): (one.state, one.host)
+                for one in RealStore(self.url).read_claims().claims}
 
 
 class FilterTestCase(SchedulerTestCase):

@@ -18,7 +18,6 @@ from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import snapshot
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import attachments
 
 
@@ -26,16 +25,13 @@ class TestAggregates(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        profiles = host_metadata.PROFILES
+        limits = (admission.PROBABILITY, 0.01)
         self.found = aggregates.Aggregates(
             host_policies.HostPolicies(
-                profiles, None, admission.PROBABILITY, 0.01, True, mock.Mock()
-            ),
+                host_metadata.PROFILES, None, *limits, True, mock.Mock()),
             uplink_policies.UplinkPolicies(
-                profiles, admission.PROBABILITY, 0.01, mock.Mock()
-            ),
-            mock.Mock(),
-        )
+                host_metadata.PROFILES, *limits, mock.Mock()),
+            mock.Mock())
         self.groups = {}
 
     def rack(self, name, hosts, number=1, **stated):
@@ -54,7 +50,7 @@ class TestAggregates(unittest.TestCase):
     def policy(self, host):
         return self.found.policy(host, None)
 
-    def test_whom_a_change_concerns_is_told_once(self):
+    def test_hosts_that_a_change_concerns_are_returned_once(self):
         self.assertEqual('abc', self.observe('abc'))
         self.assertEqual('', self.observe('abc'))
         rack = self.rack('tor', 'ab', saturation_kbps='1000')
@@ -78,15 +74,13 @@ class TestAggregates(unittest.TestCase):
                 hosts, [list(many) for _ in hosts]))
         self.assertEqual(51, is_in.call_count)
 
-    def test_what_changes_and_changes_back_is_told_twice(self):
+    def test_what_changes_and_changes_back_is_returned_twice(self):
         hosts, racks = ['a', 'b'], [[self.rack('tor', 'ab')], []]
         self.found.observe(list(hosts), racks)
         self.assertEqual(set(), self.found.observe(hosts, racks))
         for groups in (racks[::-1], racks):
-            self.assertEqual({'a', 'b'}, self.found.observe(
-                hosts, groups))
-            self.assertEqual(set(), self.found.observe(
-                hosts, groups))
+            self.assertEqual({'a', 'b'}, self.found.observe(hosts, groups))
+            self.assertEqual(set(), self.found.observe(hosts, groups))
 
     def test_a_policy_has_the_uplinks_of_its_host(self):
         self.rack('tor', 'ab', saturation_kbps='1000')
@@ -101,8 +95,7 @@ class TestAggregates(unittest.TestCase):
         self.observe('a')
         for name in ('slow', 'fast', 'slow'):
             stored = store.HostProfile('a', name, {}, 'test')
-            self.assertEqual(
-                name, self.found.policy('a', stored).profile.name)
+            self.assertEqual(name, self.found.policy('a', stored).profile.name)
         self.assertIsNone(self.policy('a').profile)
 
     def test_members_are_what_aggregates_of_uplinks_list(self):
@@ -124,25 +117,13 @@ class TestAggregates(unittest.TestCase):
         self.assertEqual(self.policy('a'), self.policy('x'))
 
 
-class TestAggregatesOfHosts(base.StateTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.store.answers = [base.changes(1, {1: 10.0})]
-        self.state = self.make_state()
-
-    def test_a_host_that_leaves_its_aggregate_is_unknown(self):
-        self.ask(base.request(1), a=[])
-        self.hosts['a'].aggregates = []
-        self.assertEqual({'a': 0.0}, self.ask(base.request(1)))
-
-
 class TestOneHostAlone(base.StateTestCase):
     """What is wrong with one host changes nothing for the others."""
 
+    LAWS = {1: 60.0, 2: 0.0}
+
     def setUp(self):
         super().setUp()
-        self.store.answers = [base.changes(1, {1: 60.0, 2: 0.0})]
         self.state = self.make_state(unknown_host_policy='reject')
 
     def judge(self, spec, **stated):
@@ -156,13 +137,11 @@ class TestOneHostAlone(base.StateTestCase):
         return dict(zip(stated, assessment.admitted.tolist()))
 
     def test_a_prior_is_not_cut_to_what_a_closed_host_carries(self):
-        law = model.TrafficModel.constant(50).law
-        spec = base.request(9)
         with mock.patch.object(snapshot.Snapshot, 'prior', autospec=True,
-                               return_value=(law, 'fleet')):
+                               return_value=(base.constant(50), 'fleet')):
             self.assertEqual(
                 {'shut': False, 'small': True, 'open': True}, self.judge(
-                    spec, shut={'saturation_kbps': '0'},
+                    base.request(9), shut={'saturation_kbps': '0'},
                     small={'saturation_kbps': '40'},
                     open={'saturation_kbps': '100'}))
 
@@ -174,9 +153,8 @@ class TestOneHostAlone(base.StateTestCase):
                 raise RuntimeError('odd')
             return find(self, metadata, *rest)
 
-        with mock.patch.object(
-            host_policies.HostPolicies, 'find', fail_for_odd
-        ):
+        with mock.patch.object(host_policies.HostPolicies, 'find',
+                               fail_for_odd):
             self.assertEqual({'odd': True, 'full': False}, self.judge(
                 base.request(1), odd={'saturation_kbps': '1'},
                 full={'saturation_kbps': '50'}))
@@ -217,32 +195,28 @@ class UplinkTestCase(base.SchedulerTestCase):
 
     def setUp(self):
         super().setUp()
-        self.numbers = 0
-        self.aggregates = {'all': self.aggregate(
-            'all', 'abcd', **{'vswitch:saturation_kbps': '1000'})}
-        self.hosts = {}
+        self.aggregates, self.hosts = {}, {}
+        self.replace('all', 'abcd', **{'vswitch:saturation_kbps': '1000'})
         for host in 'abcd':
             self.host(host)
         self.state = self.make_state()
 
-    def aggregate(self, name, hosts, **metadata):
-        self.numbers += 1
-        return objects.Aggregate(id=self.numbers, name=name,
-                                 hosts=list(hosts), metadata=metadata)
-
-    def replace(self, name, hosts, number=None, **metadata):
+    def replace(self, name, hosts, **metadata):
         """Make an aggregate, or a new object of one, as Nova does."""
-        made = self.aggregate(name, hosts, **metadata)
-        if name in self.aggregates:
-            made.id = self.aggregates[name].id
-        self.aggregates[name] = made
+        earlier = self.aggregates.get(name)
+        self.aggregates[name] = objects.Aggregate(
+            id=earlier.id if earlier else len(self.aggregates) + 1, name=name,
+            hosts=list(hosts), metadata=metadata)
         for host, one in self.hosts.items():
-            one.aggregates = [agg for agg in self.aggregates.values()
-                              if host in agg.hosts]
+            one.aggregates = self._aggregates_of(host)
+
+    def _aggregates_of(self, host):
+        return [aggregate for aggregate in self.aggregates.values()
+                if host in aggregate.hosts]
 
     def host(self, host, *instances):
-        self.hosts[host] = base.host_state(host, instances, [
-            agg for agg in self.aggregates.values() if host in agg.hosts])
+        self.hosts[host] = base.host_state(host, instances,
+                                           self._aggregates_of(host))
 
     def record(self, host, *numbers, kbps=None):
         """Let Nova's record have instances on a host, of one demand."""
@@ -260,13 +234,14 @@ class UplinkTestCase(base.SchedulerTestCase):
 
     def ask(self, hosts='abcd', number=9, kbps=100, **more):
         """Return the hosts that are admitted."""
-        self.found, _ = self.state.assess(
-            [self.hosts[host] for host in hosts],
-            base.request(number, egress_kbps=kbps, **more))
-        self.words = {host: self.found.explain(i)
-                      for i, host in enumerate(hosts)}
+        return self.admitted(
+            hosts, base.request(number, egress_kbps=kbps, **more))
+
+    def admitted(self, hosts, spec):
+        assessment, _ = self.state.assess(
+            [self.hosts[host] for host in hosts], spec)
         return ''.join(host for host, fits in zip(
-            hosts, self.found.admitted) if fits)
+            hosts, assessment.admitted) if fits)
 
     def place(self, host, number, kbps=100):
         self.state.host_consumed(
@@ -297,7 +272,7 @@ class TestUplinks(UplinkTestCase):
         self.replace('rack', 'ac')
         self.assertEqual('bcd', self.ask(kbps=600))
 
-    def test_a_host_that_has_left_is_believed_to_have(self):
+    def test_a_host_that_its_aggregate_no_longer_lists_has_left(self):
         self.rack('abc')
         self.ask()
         self.place('a', 1, 600)
@@ -306,7 +281,7 @@ class TestUplinks(UplinkTestCase):
         self.assertEqual('bcd', self.ask('bcd', kbps=600))
         self.assertEqual('bcd', self.ask(kbps=600))
 
-    def test_aggregates_without_an_id_are_told_apart(self):
+    def test_aggregates_without_an_id_are_distinguished(self):
         for host in 'ab':
             self.hosts[host].aggregates = [objects.Aggregate(
                 name='rack', metadata=host_metadata.keys(
@@ -381,20 +356,7 @@ class TestUplinks(UplinkTestCase):
         self.assertEqual('cd', self.ask(kbps=1))
 
 
-class NetworkTestCase(UplinkTestCase):
-
-    def spec(self, number, *networks):
-        return base.request(number, networks=networks, egress_kbps=1)
-
-    def fits(self, spec, hosts='abcd'):
-        self.found, _ = self.state.assess(
-            [self.hosts[host] for host in hosts], spec)
-        self.words = self.found.explain(0)
-        return ''.join(host for host, fits in zip(
-            hosts, self.found.admitted) if fits)
-
-
-class TestTunnels(NetworkTestCase):
+class TestTunnels(UplinkTestCase):
     """Hosts of one tunnel each, one for each network."""
 
     def setUp(self):
@@ -404,8 +366,13 @@ class TestTunnels(NetworkTestCase):
         with open(path, 'w') as file:
             file.write('one: {max_tunnels: 1, tunnel_unit: networks}\n')
         self.aggregates['all'].metadata = {'vswitch:profile': 'one'}
-        self.options = {'switch_profiles_file': path}
-        self.state = self.make_state(**self.options)
+        self.state = self.make_state(switch_profiles_file=path)
+
+    def spec(self, number, *networks):
+        return base.request(number, networks=networks, egress_kbps=1)
+
+    def fits(self, number, *networks):
+        return self.admitted('abcd', self.spec(number, *networks))
 
     def interface(self, network):
         """Return the Instance of one that tells of its interface."""
@@ -414,36 +381,36 @@ class TestTunnels(NetworkTestCase):
                 {'network': {'id': network, 'meta': {}}}])))
 
     def test_what_was_placed_is_on_the_networks_it_asked_for(self):
-        self.assertEqual('abcd', self.fits(self.spec(1, 'red')))
+        self.assertEqual('abcd', self.fits(1, 'red'))
         self.state.host_consumed(self.hosts['a'], self.spec(1, 'red'))
-        self.assertEqual('abcd', self.fits(self.spec(2, 'red')))
-        self.assertEqual('bcd', self.fits(self.spec(2, 'blue')))
-        self.assertEqual('', self.fits(self.spec(2, 'red', 'blue')))
+        self.assertEqual('abcd', self.fits(2, 'red'))
+        self.assertEqual('bcd', self.fits(2, 'blue'))
+        self.assertEqual('', self.fits(2, 'red', 'blue'))
         # Reported by its host, which does not tell more.
         self.host('a', 1)
-        self.assertEqual('bcd', self.fits(self.spec(2, 'blue')))
+        self.assertEqual('bcd', self.fits(2, 'blue'))
         # It moves, and is itself the one that has the tunnel.
-        self.assertEqual('abcd', self.fits(self.spec(1, 'red')))
-        self.assertEqual('abcd', self.fits(self.spec(1, 'blue')))
+        self.assertEqual('abcd', self.fits(1, 'red'))
+        self.assertEqual('abcd', self.fits(1, 'blue'))
 
-    def test_the_host_tells_and_the_inventory_knows_better(self):
+    def test_the_inventory_counts_before_the_list_of_the_host(self):
         self.store.answers = [base.changes(1), dataclasses.replace(
             base.changes(2), placements=([base.instance_uuid(1)], [(
                 'a', None, None, attachments.Attachments(('green',)),
                 None)]))]
         self.host('a', 1)
-        self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
+        self.assertEqual('bcd', self.fits(2, 'red'))
         self.hosts['a'].instances[base.instance_uuid(1)] = \
             self.interface('red')
         self.clock.now += 2
-        self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
+        self.assertEqual('bcd', self.fits(2, 'red'))
         # What a host lists is looked at when who is on it changes.
         self.host('a', 1, 3)
         self.hosts['a'].instances.update(
             (base.instance_uuid(number), self.interface('red'))
             for number in (1, 3))
-        self.assertEqual('abcd', self.fits(self.spec(2, 'red')))
+        self.assertEqual('abcd', self.fits(2, 'red'))
         self.host('a', 1)
         self.state.refresh()
-        self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
-        self.assertEqual('abcd', self.fits(self.spec(2, 'green')))
+        self.assertEqual('bcd', self.fits(2, 'red'))
+        self.assertEqual('abcd', self.fits(2, 'green'))

@@ -4,11 +4,11 @@
 import contextlib
 import threading
 import time
-import unittest
 from unittest import mock
 
 from tests.fakes import claims_worker
 from tests.fakes import store as fake_store
+from tests.unit.scheduler import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler import store
@@ -38,7 +38,7 @@ class SlowStore(fake_store.FakeClaims):
             raise self.commit_problem
 
 
-class ClaimsTestCase(unittest.TestCase):
+class ClaimsTestCase(base.WaitingTestCase):
 
     def setUp(self):
         super().setUp()
@@ -46,12 +46,6 @@ class ClaimsTestCase(unittest.TestCase):
 
     def worker(self, room=1, **options):
         return claims_worker.Worker(self, self.store, room, **options)
-
-    def wait_for(self, condition):
-        limit = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            self.assertLess(time.monotonic(), limit)
-            time.sleep(.005)
 
     def stored(self):
         return {int(uuid[-12:], 16): claim.state
@@ -69,13 +63,9 @@ class TestSerialised(ClaimsTestCase):
                 if worker.claim(number).admitted:
                     admitted.append(number)
 
-        threads = [threading.Thread(target=boot, args=(
+        base.start_all([threading.Thread(target=boot, args=(
             worker, range(10 * at, 10 * at + 5)))
-            for at, worker in enumerate(workers, 1)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_SECONDS)
+            for at, worker in enumerate(workers, 1)])()
         self.assertEqual(3, len(admitted))
         self.assertEqual(dict.fromkeys(admitted, store.CLAIMED), self.stored())
         self.assertEqual((20, 17, 0), tuple(
@@ -91,26 +81,21 @@ class TestSerialised(ClaimsTestCase):
         self.assertTrue(two.claim(2).admitted)
         self.assertEqual({1: store.WITHDRAWN, 2: store.CLAIMED},
                          self.stored())
-
-    def test_a_host_that_must_not_be_refused_is_claimed(self):
-        one = self.worker(room=0)
-        self.assertFalse(one.claim(1).admitted)
-        self.assertTrue(one.claim(2, judged=False).admitted)
+        # A host that must not be refused.
+        self.assertTrue(two.claim(3, judged=False).admitted)
 
     def test_claims_that_wait_are_written_together(self):
         one = self.worker(room=9)
         self.store.may_begin.clear()
-        first = threading.Thread(target=one.claim, args=(1,))
-        first.start()
+        first, *others = [threading.Thread(target=one.claim, args=(number,))
+                          for number in range(1, 9)]
+        join_first = base.start_all([first])
         self.assertTrue(self.store.began.wait(PATIENCE_SECONDS))
-        others = [threading.Thread(target=one.claim, args=(number,))
-                  for number in range(2, 9)]
-        for thread in others:
-            thread.start()
+        join_others = base.start_all(others)
         self.wait_for(lambda: len(one.claims._unwritten) == 8)
         self.store.may_begin.set()
-        for thread in (first, *others):
-            thread.join(PATIENCE_SECONDS)
+        join_first()
+        join_others()
         self.assertEqual(2, self.store.number)
         self.assertEqual(8, len(self.stored()))
 
@@ -229,6 +214,10 @@ class TestMisses(ClaimsTestCase):
         topics = [topic for topic, problem in one.all_problems if problem]
         self.assertEqual(['claims'], topics)
         self.assertIsNone(one.problem)
+        # Without patience none waits at all.
+        self.store.may_begin.clear()
+        self.assertTrue(self.worker(patience=0).claim(5).missed)
+        self.store.may_begin.set()
 
     def test_two_workers_without_a_store_exceed_the_limit_and_count_it(self):
         one, two = self.worker(patience=.01), self.worker(patience=.01)
@@ -320,11 +309,3 @@ class TestMisses(ClaimsTestCase):
         self.store.problem = None
         self.wait_for(lambda: not one.claims._unwritten)
         self.assertEqual(set(range(5, 25)), self.stored().keys())
-
-    def test_without_patience_no_request_waits(self):
-        one = self.worker(patience=0)
-        self.store.may_begin.clear()
-        self.assertTrue(one.claim(1).admitted)
-        self.assertFalse(one.claim(2).admitted)
-        self.store.may_begin.set()
-        self.wait_for(lambda: self.stored() == {1: store.CLAIMED})

@@ -27,6 +27,14 @@ class TestValidators(unittest.TestCase):
         for one in self.validators.values():
             self.assertIsInstance(one, base.ExtraSpecValidator)
 
+    @staticmethod
+    def accepts(validate, *arguments):
+        try:
+            validate(*arguments)
+        except (exception.ValidationError, exceptions.InvalidOverride):
+            return False
+        return True
+
     def test_keys_that_nova_refuses_are_those_that_are_named(self):
         with mock.patch.dict(validators.VALIDATORS, self.validators,
                              clear=True), \
@@ -37,39 +45,26 @@ class TestValidators(unittest.TestCase):
                     if key == flavor_specs.MIGRATE_EXTRA_SPEC else '1'
                 problem = flavor_specs.read(
                     {key: value}, lambda uuid: None)[1]
-                is_unknown = 'expected no key but' in (problem or '')
-                try:
-                    validators.validate(key, value)
-                    accepted = True
-                except exception.ValidationError:
-                    accepted = False
-                self.assertEqual(accepted, not is_unknown, key)
+                self.assertNotEqual(
+                    'expected no key but' in (problem or ''),
+                    self.accepts(validators.validate, key, value), key)
 
     def test_what_nova_accepts_we_can_use_and_the_other_way_round(self):
         for key in flavor_specs.EXTRA_SPECS:
+            is_time = key.endswith('_seconds')
+            specs = {'vswitch:egress_kbps': '5', 'vswitch:kpps': '5'}
+            if is_time:
+                specs.update({'vswitch:on_seconds': '5',
+                              'vswitch:off_seconds': '5'})
             for value in ('0', '1', '12345', '8000000000', '8000000001',
                           '-1', '1.5', 'fast', '', '1e3', '9' * 400):
-                with self.subTest(key=key, value=value):
-                    try:
-                        self.validators[key].validate(key, value)
-                        accepted = True
-                    except exception.ValidationError:
-                        accepted = False
-                    if value == '0' and key.endswith('_seconds'):
-                        # Nova cannot tell a time from a rate.
-                        continue
-                    specs = {'vswitch:egress_kbps': '5',
-                             'vswitch:kpps': '5'}
-                    if key.endswith('_seconds'):
-                        specs.update({'vswitch:on_seconds': '5',
-                                      'vswitch:off_seconds': '5'})
-                    specs[key] = value
-                    try:
-                        flavor_specs.law_of_extra_specs(specs)
-                        usable = True
-                    except exceptions.InvalidOverride:
-                        usable = False
-                    self.assertEqual(usable, accepted)
+                # Nova cannot tell a time from a rate.
+                if value != '0' or not is_time:
+                    self.assertEqual(
+                        self.accepts(flavor_specs.law_of_extra_specs,
+                                     {**specs, key: value}),
+                        self.accepts(self.validators[key].validate, key,
+                                     value), (key, value))
 
     def test_a_model_is_named_by_any_text(self):
         self.validators['vswitch:model'].validate('vswitch:model', 'a1b2')

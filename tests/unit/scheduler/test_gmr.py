@@ -22,7 +22,7 @@ class TestMeditation(base.SchedulerTestCase):
             self.assertEqual([{'pid': os.getpid(), 'generation': None}],
                              self.lines(state))
 
-    def test_residents_and_claims_are_told_by_host(self):
+    def test_residents_and_claims_are_printed_by_host(self):
         self.store.answers = [base.changes(7, {1: 10.0, 2: 20.0})]
         state = self.make_state()
         aggregate = base.aggregate(profile='ovs-flat')
@@ -40,7 +40,7 @@ class TestMeditation(base.SchedulerTestCase):
              'claimed_by_others': []},
         ], self.lines(state))
 
-    def test_what_goes_wrong_is_told_instead(self):
+    def test_what_goes_wrong_is_printed_instead(self):
         class Broken:
             def counted(self):
                 raise KeyError('gone')

@@ -5,7 +5,6 @@ import os
 import tempfile
 from unittest import mock
 import urllib.error
-import urllib.request
 
 from nova import objects
 
@@ -14,16 +13,25 @@ from tests.unit.scheduler import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import metrics
 
-free_ports = fake_prometheus.free_ports
-parsed = fake_prometheus.parsed
-scraped = fake_prometheus.scraped
-
 
 class MetricsTestCase(base.FilterTestCase):
 
     def setUp(self):
         super().setUp()
-        self.port = free_ports(3)
+        self.port = fake_prometheus.free_ports(3)
+
+    def make_exporter(self, **options):
+        self.make_filter(scheduler_metrics_port=self.port, **options)
+
+    def numbers(self):
+        return fake_prometheus.scraped(self.port)
+
+    def assert_unharmed(self, words):
+        """Check that the only problem, of metrics, changes no decision."""
+        self.assertEqual(2, len(self.judge()))
+        text, = self.warnings
+        self.assertIn('metrics', text)
+        self.assertIn(words, text)
 
     def judge(self, hosts=None):
         return self.filter.filter_all(self.hosts if hosts is None else hosts,
@@ -33,30 +41,34 @@ class MetricsTestCase(base.FilterTestCase):
 class TestNumbers(MetricsTestCase):
 
     def test_what_the_filter_does_is_counted(self):
-        self.make_filter(scheduler_metrics_port=self.port)
+        self.make_exporter()
         self.judge()
         self.judge(self.hosts[:1])
-        found = scraped(self.port)
+        numbers = self.numbers()
         for name, value in (
                 ('requests_judged_total', 2), ('hosts_judged_total', 4),
                 ('requests_without_host_total', 1),
                 ('hosts_observed_total', 0),
                 ('decision_seconds_count', 2), ('degraded', 0),
                 ('hosts', 3), ('claims', 0), ('claims_of_others', 0),
-                ('generation', 1)):
-            self.assertEqual(value, found[name,], name)
-        self.assertEqual(2, found['hosts_refused_total',
-                                  'overload probability'])
+                ('generation', 1), ('record_age_seconds', 7.5)):
+            self.assertEqual(value, numbers[name,], name)
         # Each check is there from the beginning.
-        self.assertEqual(0, found['hosts_refused_total', 'peak'])
-        self.assertEqual(0, found['requests_unjudged_total', 'error'])
-        self.assertEqual(found['hosts_judged_total',], sum(
-            value for key, value in found.items()
-            if key[0] == 'hosts_refused_total') + 2)
-        self.assertEqual(7.5, found['record_age_seconds',])
+        for check, value in (('overload probability', 2), ('peak', 0)):
+            self.assertEqual(value, numbers['hosts_refused_total', check])
+        self.assertEqual(0, numbers['requests_unjudged_total', 'error'])
+        self.assertEqual(2, sum(
+            value for key, value in numbers.items()
+            if key[0] == 'hosts_refused_total'))
+        self.state.host_consumed(self.hosts[1],
+                                 base.request(7, egress_kbps=30))
+        self.assertEqual(1, self.numbers()['claims',])
 
     def test_the_predicted_risk_is_there_by_profile(self):
-        self.make_filter(scheduler_metrics_port=self.port)
+        self.make_exporter()
+        self.state._ensure_ready()
+        self.assertEqual([], [key for key in self.numbers()
+                              if key[0].startswith('profile_')])
         # 10 of 100 kbit/s never overload a switch, 80 of 50 always do.
         slow = base.aggregate(profile='ovs-vxlan', saturation_kbps='50',
                               overload_probability='0.5')
@@ -66,136 +78,103 @@ class TestNumbers(MetricsTestCase):
             base.host_state('empty', [], [slow]),
             base.host_state('within', [1], [fast]),
             base.host_state('unknown', [3])])
-        found = scraped(self.port)
-        for profile, hosts, above, mean, highest in (
-                ('ovs-vxlan', 2, 1, .5, 1), ('ovs-flat', 1, 0, 0, 0)):
-            for name, value in (
-                    ('hosts', hosts), ('hosts_above_limit', above),
-                    ('overload_probability_mean', mean),
-                    ('overload_probability_highest', highest)):
-                self.assertAlmostEqual(
-                    value, found[f'profile_{name}', profile], 9)
-        self.assertEqual(8, sum(
-            key[0].startswith('profile_') for key in found))
-
-    def test_without_a_host_there_is_no_risk(self):
-        self.make_filter(scheduler_metrics_port=self.port)
-        self.state._ensure_ready()
-        self.assertEqual([], [key for key in scraped(self.port)
-                              if key[0].startswith('profile_')])
+        self.assertEqual({
+            (f'profile_{name}', profile): value
+            for profile, values in (('ovs-vxlan', (2, 1, .5, 1)),
+                                    ('ovs-flat', (1, 0, 0, 0)))
+            for name, value in zip(
+                ('hosts', 'hosts_above_limit', 'overload_probability_mean',
+                 'overload_probability_highest'), values)},
+            {key: round(value, 9) for key, value in self.numbers().items()
+             if key[0].startswith('profile_')})
 
     def test_the_number_of_profiles_is_bounded(self):
         values = dict.fromkeys(metrics._GAUGES, 1.0)
         risks = {f'p{number}': metrics.Risk(1, .1, number / 1000, 0)
                  for number in range(200)}
-        gauges = metrics._Gauges(lambda: {
-            **values, 'risks': risks,
-            'counts': dict.fromkeys(metrics._CLAIMS, 0)})
-        for family in gauges.collect():
-            if family.name.endswith('profile_hosts'):
-                self.assertEqual(
-                    {f'p{number}' for number in range(150, 200)},
-                    {one.labels['profile'] for one in family.samples})
-                break
-        else:
-            self.fail('no family')
+        family, = [
+            family for family in metrics._Gauges(lambda: {
+                **values, 'risks': risks,
+                'counts': dict.fromkeys(metrics._CLAIMS, 0)}).collect()
+            if family.name.endswith('profile_hosts')]
+        self.assertEqual({f'p{number}' for number in range(150, 200)},
+                         {one.labels['profile'] for one in family.samples})
 
     def test_requests_that_name_their_host_raise_no_alert(self):
-        self.make_filter(scheduler_metrics_port=self.port)
-        request = base.request(7, egress_kbps=30)
-        request.requested_destination = objects.Destination(
-            host=self.hosts[0].host)
-        self.assertEqual([], self.filter.filter_all(self.hosts[:1], request))
-        for name in ('force_hosts', 'force_nodes'):
+        self.make_exporter()
+        for name, value in (
+                ('force_hosts', ['full']), ('force_nodes', ['full']),
+                ('requested_destination', objects.Destination(host='full'))):
             request = base.request(7, egress_kbps=30)
-            setattr(request, name, [self.hosts[0].host])
+            setattr(request, name, value)
             self.assertEqual([], self.filter.filter_all(self.hosts[:1],
                                                         request))
-        found = scraped(self.port)
-        self.assertEqual(3, found['requests_judged_total',])
-        self.assertEqual(0, found['requests_without_host_total',])
+        numbers = self.numbers()
+        self.assertEqual(3, numbers['requests_judged_total',])
+        self.assertEqual(0, numbers['requests_without_host_total',])
 
     def test_hosts_that_are_only_observed_are_counted_as_such(self):
-        self.make_filter(scheduler_metrics_port=self.port,
-                         enforcement='observe')
+        self.make_exporter(enforcement='observe')
         self.judge()
-        found = scraped(self.port)
-        self.assertEqual(1, found['hosts_observed_total',])
-        self.assertEqual(0, found['requests_without_host_total',])
+        numbers = self.numbers()
+        self.assertEqual(1, numbers['hosts_observed_total',])
+        self.assertEqual(0, numbers['requests_without_host_total',])
 
     def test_what_passes_unjudged_is_counted_by_why(self):
-        self.make_filter(scheduler_metrics_port=self.port)
+        self.make_exporter()
         self.judge()
-        with mock.patch.object(self.state, 'assess', autospec=True,
-                               side_effect=KeyError('what')):
-            self.judge()
-        with mock.patch.object(self.state, 'assess', autospec=True,
-                               return_value=None):
-            self.judge()
-        found = scraped(self.port)
-        self.assertEqual([1, 1], [found['requests_unjudged_total', why]
+        for outcome in ({'side_effect': KeyError('what')},
+                        {'return_value': None}):
+            with mock.patch.object(self.state, 'assess', autospec=True,
+                                   **outcome):
+                self.judge()
+        numbers = self.numbers()
+        self.assertEqual([1, 1], [numbers['requests_unjudged_total', why]
                                   for why in ('error', 'store')])
-        self.assertEqual(1, found['requests_judged_total',])
+        self.assertEqual(1, numbers['requests_judged_total',])
 
     def test_a_store_that_is_gone_shows_as_degraded(self):
         self.store.answers = [exceptions.StoreError('gone')]
-        self.make_filter(scheduler_metrics_port=self.port)
+        self.make_exporter()
         self.judge()
-        found = scraped(self.port)
-        self.assertEqual(1, found['degraded',])
-        self.assertTrue(math.isnan(found['generation',]))
-
-    def test_claims_are_counted_until_the_record_has_them(self):
-        self.make_filter(scheduler_metrics_port=self.port)
-        self.judge()
-        self.state.host_consumed(self.hosts[1],
-                                 base.request(7, egress_kbps=30))
-        self.assertEqual(1, scraped(self.port)['claims',])
+        numbers = self.numbers()
+        self.assertEqual(1, numbers['degraded',])
+        self.assertTrue(math.isnan(numbers['generation',]))
 
 
 class TestPorts(MetricsTestCase):
 
     def test_each_worker_takes_the_first_free_port(self):
         for number in range(3):
-            self.make_filter(scheduler_metrics_port=self.port,
-                             scheduler_metrics_ports=3)
+            self.make_exporter(scheduler_metrics_ports=3)
             self.judge()
             self.assertEqual(('127.0.0.1', self.port + number),
                              self.state.metrics.served_at)
         # The fourth one finds none, says so and judges all the same.
-        self.make_filter(scheduler_metrics_port=self.port,
-                         scheduler_metrics_ports=3)
-        self.assertEqual(2, len(self.judge()))
-        told, = [text for text in self.warnings if 'metrics' in text]
-        self.assertIn(f'{self.port} to {self.port + 2}', told)
+        self.make_exporter(scheduler_metrics_ports=3)
+        self.assert_unharmed(f'{self.port} to {self.port + 2}')
         self.assertIsNone(self.state.metrics.served_at)
 
-    def test_an_address_that_no_host_can_have_changes_no_decision(self):
-        self.make_filter(scheduler_metrics_port=self.port,
-                         scheduler_metrics_address='a..b')
-        self.assertEqual(2, len(self.judge()))
-        warning, = self.warnings
-        self.assertIn('metrics: no port of a..b', warning)
+    def test_an_exporter_that_cannot_start_changes_no_decision(self):
+        self.make_exporter(scheduler_metrics_address='a..b')
+        self.assert_unharmed('metrics: no port of a..b')
+        self.log.clear()
+        with mock.patch.object(metrics, 'prometheus_client', None):
+            self.make_exporter()
+            self.assert_unharmed('prometheus_client is not installed')
 
     def test_nothing_listens_before_the_first_request_nor_by_default(self):
-        self.make_filter(scheduler_metrics_port=self.port)
+        self.make_exporter()
         with self.assertRaises(urllib.error.URLError):
-            scraped(self.port)
+            self.numbers()
         self.judge()
-        self.assertTrue(scraped(self.port))
+        self.assertTrue(self.numbers())
         self.state.stop()
         with self.assertRaises(urllib.error.URLError):
-            scraped(self.port)
+            self.numbers()
         self.make_filter()
         self.judge()
         self.assertIsNone(self.state.metrics.served_at)
-
-    def test_without_the_library_it_says_so(self):
-        with mock.patch.object(metrics, 'prometheus_client', None):
-            self.make_filter(scheduler_metrics_port=self.port)
-            self.assertEqual(2, len(self.judge()))
-        told, = [text for text in self.warnings if 'metrics' in text]
-        self.assertIn('prometheus_client is not installed', told)
 
 
 class TestFile(MetricsTestCase):
@@ -203,9 +182,7 @@ class TestFile(MetricsTestCase):
     def setUp(self):
         super().setUp()
         self.let_no_thread_start()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.directory = directory.name
+        self.directory = self.enterContext(tempfile.TemporaryDirectory())
         self.path = os.path.join(
             self.directory, f'vswitch_scheduler_{os.getpid()}.prom')
 
@@ -214,7 +191,8 @@ class TestFile(MetricsTestCase):
         self.judge()
         self.state.metrics.step()
         with open(self.path) as file:
-            self.assertEqual(1, parsed(file.read())['requests_judged_total',])
+            self.assertEqual(1, fake_prometheus.parsed(file.read())[
+                'requests_judged_total',])
         self.state.stop()
         self.assertEqual([], os.listdir(self.directory))
 
@@ -235,7 +213,7 @@ class TestFile(MetricsTestCase):
     def test_a_directory_that_cannot_be_written_is_named(self):
         self.make_filter(scheduler_metrics_directory=os.path.join(
             self.directory, 'none'))
-        self.assertEqual(2, len(self.judge()))
+        self.judge()
         self.state.metrics.step()
-        told, = [text for text in self.warnings if 'metrics file' in text]
-        self.assertIn('scheduling goes on', told)
+        self.assert_unharmed('scheduling goes on')
+        self.assertIn('metrics file', self.warnings[0])

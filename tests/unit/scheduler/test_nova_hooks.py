@@ -100,12 +100,15 @@ class TestHooks(HooksTestCase):
 
 class TestClaimResources(HooksTestCase):
 
-    def claim(self, original, has_room=True, **more):
-        """Call the wrapped function as Nova does; return (result, calls)."""
-        claim = self.wrap(utils, 'claim_resources', original)
+    def claim(self, answer, has_room=True, **more):
+        """Call the wrapped function as Nova does; return the result.
+
+        :param answer: that of Nova's function, or an error
+        :param has_room: the answer of the state, or an error
+        """
+        claim = self.wrap(utils, 'claim_resources', self.answering(answer))
         calls = mock.Mock()
-        calls.claim_host.side_effect = [has_room] if not isinstance(
-            has_room, Exception) else has_room
+        calls.claim_host.side_effect = [has_room]
         try:
             with mock.patch.multiple(
                     self.state, claim_host=calls.claim_host,
@@ -120,43 +123,34 @@ class TestClaimResources(HooksTestCase):
     @staticmethod
     def answering(answer):
         def claim_resources(ctx, client, spec_obj, instance_uuid, alloc_req,
-                            allocation_request_version=None):
+                            allocation_request_version=None, *, later=None):
             if isinstance(answer, Exception):
                 raise answer
-            return answer
+            return later or answer
 
         return claim_resources
 
     def test_a_host_is_claimed_before_nova_claims_it(self):
-        self.assertIs(True, self.claim(self.answering(True)))
-        self.assertEqual([mock.call.claim_host({'provider': {}}, 'spec')],
-                         self.calls)
-
-    def test_a_host_without_room_is_not_claimed_in_placement(self):
-        self.assertIs(False, self.claim(
-            self.answering(AssertionError('called')), has_room=False))
-
-    def test_a_claim_that_placement_refuses_is_withdrawn(self):
-        self.assertIs(False, self.claim(self.answering(False)))
-        self.assertEqual(mock.call.claim_failed('uuid'), self.calls[-1])
-
-    def test_a_claim_that_fails_is_withdrawn(self):
-        with self.assertRaises(OSError):
-            self.claim(self.answering(OSError('conflict')))
-        self.assertEqual(mock.call.claim_failed('uuid'), self.calls[-1])
-
-    def test_an_error_of_ours_refuses_nothing(self):
-        self.assertIs(True, self.claim(self.answering(True),
-                                       has_room=ValueError('no')))
+        claimed = mock.call.claim_host({'provider': {}}, 'spec')
+        withdrawn = mock.call.claim_failed('uuid')
+        for answer, has_room, expected, calls in (
+                (True, True, True, [claimed]),
+                (AssertionError('called'), False, False, [claimed]),
+                # One that Placement refuses, or fails to answer.
+                (False, True, False, [claimed, withdrawn]),
+                (OSError('conflict'), True, OSError, [claimed, withdrawn]),
+                # An error of ours refuses nothing.
+                (True, ValueError('no'), True, [claimed])):
+            with self.subTest(answer=answer, has_room=has_room):
+                if expected is OSError:
+                    self.assertRaises(OSError, self.claim, answer, has_room)
+                else:
+                    self.assertIs(expected, self.claim(answer, has_room))
+                self.assertEqual(calls, self.calls)
         self.assertIn('hook claim_host: ValueError: no', self.warnings[0])
 
     def test_an_argument_that_a_later_nova_adds_is_passed_on(self):
-        def claim_resources(ctx, client, spec_obj, instance_uuid, alloc_req,
-                            allocation_request_version=None, *, later=None):
-            return later
-
-        self.assertEqual('passed', self.claim(claim_resources,
-                                              later='passed'))
+        self.assertEqual('passed', self.claim(True, later='passed'))
         self.assertEqual([mock.call.claim_host({'provider': {}}, 'spec')],
                          self.calls)
 
@@ -177,21 +171,17 @@ class TestClaimResources(HooksTestCase):
 
 class TestSignatures(HooksTestCase):
 
-    def test_each_function_that_is_wrapped_is_there(self):
-        # A release of Nova without one of them fails here by its name.
-        nova_hooks.join('filter')
-        for owner, name in HOOKS:
-            with self.subTest(name):
-                self.assertTrue(hasattr(getattr(owner, name),
-                                        'vswitch_wrapped'))
-        self.assertEqual([], self.log.texts(logging.ERROR))
-
     def test_each_function_is_wrapped_once(self):
-        nova_hooks.join('filter')
-        before = [getattr(owner, name) for owner, name in HOOKS]
-        nova_hooks.join('weigher')
-        self.assertEqual(before, [
-            getattr(owner, name) for owner, name in HOOKS])
+        # A release of Nova without one of them fails here by its name.
+        wrapped = []
+        for role in ('filter', 'weigher'):
+            nova_hooks.join(role)
+            wrapped.append([getattr(owner, name) for owner, name in HOOKS])
+            for function in wrapped[-1]:
+                self.assertTrue(hasattr(function, 'vswitch_wrapped'),
+                                function)
+        self.assertEqual(*wrapped)
+        self.assertEqual([], self.log.texts(logging.ERROR))
 
     def test_a_function_that_does_not_fit_is_logged_once_and_not_wrapped(self):
         def without_spec(ctx, client, instance_uuid, alloc_req):

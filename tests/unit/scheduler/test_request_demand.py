@@ -66,16 +66,13 @@ class TestDemand(unittest.TestCase):
                           **{'m1.test_p': OTHER, 'm1.test_q': LEARNED})
         self.assertDemand('unknown', rate_law.SILENT, spec, default=None)
 
-    def test_a_request_without_an_instance_has_a_demand_too(self):
-        demand = self.assertDemand('default', DEFAULT, _spec({}, uuid=None),
-                                   laws={None: LEARNED})
-        self.assertIsNone(demand.instance_uuid)
-
     def test_fields_that_are_not_set_are_not_loaded(self):
         # Reading them would go to the database, or raise.
         for spec in (_spec(resources=None), objects.RequestSpec()):
-            demand = self.assertDemand('default', DEFAULT, spec)
+            demand = self.assertDemand('default', DEFAULT, spec,
+                                       laws={None: LEARNED})
             self.assertIsNone(demand.guaranteed)
+        self.assertIsNone(demand.instance_uuid)
 
     def test_guaranteed_rates_of_all_ports_add_up(self):
         demand = self.demand(_spec({}, [
@@ -146,16 +143,26 @@ class TestAttachments(unittest.TestCase):
         return request_demand.attachments_of(spec, known)
 
     def test_networks_that_are_asked_for_are_those(self):
-        for networks, wanted in (
-                (('red',), ('red',)), (('red', 'blue'), ('red', 'blue')),
+        # With a tunnel, and without one.
+        for networks, tunneled, tunnels, others in (
+                (('red',), None, ('red',), ()),
+                (('red', 'blue'), None, ('red', 'blue'), ()),
                 # As for a move, of an interface that is there.
-                ((('red', UUID),), ('red',)),
+                ((('red', UUID),), None, ('red',), ()),
                 # Of a port, or of none in particular, nobody can know.
-                (((None, UUID), 'red'), (None, 'red')),
-                (('auto',), (None,)), (((None, None),), (None,)),
-                (('none',), ()), ((), (None,))):
-            self.assertEqual(attachments.Attachments(wanted, (), 0),
-                             self.spec(*networks, functions=0), networks)
+                (((None, UUID), 'red'), None, (None, 'red'), ()),
+                (('auto',), None, (None,), ()),
+                (((None, None),), None, (None,), ()),
+                (('none',), None, (), ()), ((), None, (None,), ()),
+                (('grey', 'red'), True, ('grey', 'red'), ()),
+                # Networks that need no tunnel open none.
+                (('grey', 'red'), False, (), ('grey', 'red')),
+                (((None, UUID),), False, (), (None,)),
+                # Nova has not looked it up.
+                (('auto',), False, (None,), ())):
+            self.assertEqual(
+                attachments.Attachments(tunnels, others, 0), self.spec(
+                    *networks, tunneled=tunneled, functions=0), networks)
 
     def test_ports_with_a_function_of_the_nic_count(self):
         for functions in (0, 1, 3):
@@ -166,16 +173,6 @@ class TestAttachments(unittest.TestCase):
         self.assertEqual(attachments.UNKNOWN, self.spec())
         self.assertEqual(5, self.spec('red', known=attachments.Attachments(
             ('red',), (), 5)).virtual_functions)
-
-    def test_networks_that_nova_says_need_no_tunnel_open_none(self):
-        for networks, tunneled, wanted in (
-                (('grey', 'red'), False, ((), ('grey', 'red'))),
-                (((None, UUID),), False, ((), (None,))),
-                (('grey', 'red'), True, (('grey', 'red'), ())),
-                # Nova has not looked it up.
-                (('auto',), False, ((None,), ()))):
-            self.assertEqual(attachments.Attachments(*wanted, 0), self.spec(
-                *networks, tunneled=tunneled, functions=0), networks)
 
     def test_what_is_known_of_one_that_moves_fills_the_gaps(self):
         known = attachments.Attachments(('red',), ('grey',), 2)
@@ -198,7 +195,7 @@ class TestAttachmentsOfInstance(unittest.TestCase):
         instance = objects.Instance(uuid=UUID)
         self.assertIsNone(request_demand.attachments_of_instance(None))
         self.assertIsNone(request_demand.attachments_of_instance(instance))
-        for interfaces, wanted in (
+        for interfaces, expected in (
                 ([], None),
                 ([interface('red', tunneled=True), interface('blue')],
                  attachments.Attachments(('red', 'blue'))),
@@ -210,7 +207,7 @@ class TestAttachmentsOfInstance(unittest.TestCase):
                  attachments.Attachments(('red', None)))):
             instance.info_cache = objects.InstanceInfoCache(
                 network_info=network_model.NetworkInfo(interfaces))
-            self.assertEqual(wanted,
+            self.assertEqual(expected,
                              request_demand.attachments_of_instance(instance))
         instance.info_cache = objects.InstanceInfoCache()
         self.assertIsNone(request_demand.attachments_of_instance(instance))

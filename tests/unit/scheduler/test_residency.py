@@ -49,10 +49,21 @@ class ResidencyTestCase(unittest.TestCase):
         self.known.lack_build_requests(
             self.known.unseen().difference(uuids), self.now)
 
+    def leave_over(self, dest):
+        """Read a migration that a service left over when it died."""
+        self.known.take(residency.CellReading(A, self.now, moves={
+            1: residency.OngoingMove('x', 'a', dest, left_over=True)}))
+
     def check(self, *hosts):
         self.assertEqual(set(hosts), set(self.known.hosts_of('x')))
         on = {host for host in 'abcdh' if 'x' in self.known.residents(host)}
         self.assertEqual(set(hosts), on)
+
+    def follow(self, *readings, **how):
+        """Take readings in turn: (row of x or '', moves, its hosts then)."""
+        for row_of_x, moves, hosts in readings:
+            self.read({} if row_of_x == '' else {'x': row_of_x}, moves, **how)
+            self.check(*hosts)
 
     @property
     def open(self):
@@ -62,55 +73,37 @@ class ResidencyTestCase(unittest.TestCase):
 class TestRecord(ResidencyTestCase):
 
     def test_an_instance_counts_on_the_host_that_keeps_it(self):
-        for host, state, expected in (
-                ('a', 'active', 'a'), ('b', 'stopped', 'b'),
-                ('b', 'shelved', 'b'), ('b', 'soft-delete', 'b'),
-                ('b', 'error', 'b'), ('b', 'building', 'b'),
-                ('b', 'shelved_offloaded', ''), (None, 'shelved', '')):
-            with self.subTest(state, host=host):
-                self.read({'x': row(host, state)})
-                self.check(*expected)
-        self.read({'x': row('a', 'shelved_offloaded', 'unshelving')})
-        self.check()
-        # Nova's compute has claimed its resources for the instance.
-        self.read({'x': row('a', 'shelved_offloaded', 'spawning')})
-        self.check('a')
-        self.read({'x': None})
-        self.check()
+        self.follow(
+            (row('a'), {}, 'a'), (row('b', 'stopped'), {}, 'b'),
+            (row('b', 'shelved'), {}, 'b'),
+            (row('b', 'soft-delete'), {}, 'b'), (row('b', 'error'), {}, 'b'),
+            (row('b', 'building'), {}, 'b'),
+            (row('b', 'shelved_offloaded'), {}, ''),
+            (row(None, 'shelved'), {}, ''),
+            (row('a', 'shelved_offloaded', 'unshelving'), {}, ''),
+            # Nova's compute has claimed its resources for the instance.
+            (row('a', 'shelved_offloaded', 'spawning'), {}, 'a'),
+            (None, {}, ''))
 
     def test_a_migration_counts_at_both_ends_until_it_ends(self):
-        self.read({'x': row('a')}, {1: ('a', None)})
-        self.check('a')
-        self.read(moves={1: ('a', 'b')})
-        self.check('a', 'b')
-        self.read({'x': row('b', 'resized')}, after=1e6)
-        self.check('a', 'b')
-        self.read(moves={1: None})
-        self.check('b')
+        self.follow(
+            (row('a'), {1: ('a', None)}, 'a'), ('', {1: ('a', 'b')}, 'ab'),
+            (row('b', 'resized'), {}, 'ab'), ('', {1: None}, 'b'),
+            # Of what is no more it counts nowhere.
+            ('', {2: ('b', 'c')}, 'bc'), (None, {}, ''), after=1e6)
 
     def test_one_that_was_left_over_ends_with_the_operation(self):
         # By a service that died: its status stays for ever.
         self.read({'x': row('a', task_state='migrating')})
-        left = residency.OngoingMove('x', 'a', 'b', left_over=True)
-        moves = {1: left}
-        self.known.take(residency.CellReading(A, self.now, moves=moves))
+        self.leave_over('b')
         self.check('a', 'b')
-        self.read({'x': row('a', 'resized')})
-        self.check('a', 'b')
+        self.follow((row('a', 'resized'), {}, 'ab'))
         for state in ('active', 'stopped', 'error', 'shelved'):
-            self.read({'x': row('a', state)})
-            self.check('a')
+            self.follow((row('a', state), {}, 'a'))
             self.assertEqual(([SMALL], None), self.known.flavors('x', 'a'))
         # Another one that was not.
-        self.read(moves={2: ('a', 'c')})
-        self.check('a', 'c')
-        self.read({'x': row('a', task_state='migrating')})
-        self.check('a', 'b', 'c')
-
-    def test_a_migration_of_what_is_no_more_counts_nowhere(self):
-        self.read({'x': row('a')}, {1: ('a', 'b')})
-        self.read({'x': None})
-        self.check()
+        self.follow(('', {2: ('a', 'c')}, 'ac'),
+                    (row('a', task_state='migrating'), {}, 'abc'))
 
     def test_two_cells_that_have_it_both_count(self):
         # While a resize to another cell is not confirmed.
@@ -184,13 +177,12 @@ class TestRecord(ResidencyTestCase):
 
     def test_hosts_that_changed_are_named_once(self):
         self.known.take_changed()
-        self.read({'x': row('a')})
-        self.assertEqual({'a'}, self.known.take_changed())
-        self.assertEqual(set(), self.known.take_changed())
-        self.read({'x': row('a')})
-        self.assertEqual(set(), self.known.take_changed())
-        self.read({'x': row('a', flavors=(LARGE, None, None))})
-        self.assertEqual({'a'}, self.known.take_changed())
+        for place, changed in (
+                (row('a'), {'a'}), (row('a'), set()),
+                (row('a', flavors=(LARGE, None, None)), {'a'})):
+            self.read({'x': place})
+            self.assertEqual(changed, self.known.take_changed())
+            self.assertEqual(set(), self.known.take_changed())
         self.claim('b')
         self.assertEqual({'a', 'b'}, self.known.take_changed())
 
@@ -214,65 +206,49 @@ class TestClaims(ResidencyTestCase):
         self.known.take(residency.CellReading(A, began, {'x': row('b')}))
         self.assertEqual(1, self.open)
         self.check('a', 'b')
-        self.read({'x': row(None, 'building', 'scheduling')}, after=1e5)
-        self.check('a')
-        self.read({'x': row('a', 'building')})
+        self.follow((row(None, 'building', 'scheduling'), {}, 'a'), after=1e5)
+        self.follow((row('a', 'building'), {}, 'a'))
         self.assertEqual(0, self.open)
-        self.check('a')
 
     def test_the_source_of_a_move_does_not_end_its_claim(self):
         self.read({'x': row('a')})
         self.claim('b')
         self.check('a', 'b')
-        self.read({'x': row('a', task_state='migrating')}, after=1e5)
-        self.read(moves={1: ('a', None)})
-        self.check('a', 'b')
-        self.read(moves={1: ('a', 'b')})
+        self.follow((row('a', task_state='migrating'), {}, 'ab'),
+                    ('', {1: ('a', None)}, 'ab'), after=1e5)
+        self.follow(('', {1: ('a', 'b')}, 'ab'))
         self.assertEqual(0, self.open)
-        self.check('a', 'b')
         # An abort.
-        self.read({'x': row('a')}, {1: None})
-        self.check('a')
+        self.follow((row('a'), {1: None}, 'a'))
 
     def test_a_source_that_the_record_does_not_have_yet_is_none(self):
         self.claim('b')
-        self.read({'x': row('a', task_state='resize_prep')})
-        self.check('a', 'b')
-        self.read({'x': row('b', task_state='resize_finish')})
-        self.check('b')
+        self.follow((row('a', task_state='resize_prep'), {}, 'ab'),
+                    (row('b', task_state='resize_finish'), {}, 'b'))
 
     def test_a_claim_of_an_instance_at_rest_has_come_to_nothing(self):
         self.read({'x': row('a', task_state='migrating')})
-        self.claim('b')
-        self.read(after=1e5)
-        self.check('a', 'b')
-        # Nova sets the task before it calls the scheduler.
-        self.read({'x': row('a')})
-        self.check('a')
-        self.claim('b')
-        self.read({'x': row('a', task_state='migrating')}, after=1e4)
-        self.check('a', 'b')
-        self.read({'x': row('a')})
-        self.check('a')
+        for moves_on in ('', row('a', task_state='migrating')):
+            self.claim('b')
+            self.follow((moves_on, {}, 'ab'), after=1e5)
+            # Nova sets the task before it calls the scheduler.
+            self.follow((row('a'), {}, 'a'))
 
     def test_a_resize_that_went_to_its_own_host_instead_frees_the_other(self):
         # As an alternate, for which Nova asks no filter.
         self.read({'x': row('a')})
         self.claim('b')
-        self.read({'x': row('a', task_state='resize_prep')}, {1: ('a', None)})
-        self.read({'x': row('a', 'resized')}, {1: ('a', 'a')})
-        self.check('a')
+        self.follow(
+            (row('a', task_state='resize_prep'), {1: ('a', None)}, 'ab'),
+            (row('a', 'resized'), {1: ('a', 'a')}, 'a'))
         self.assertEqual(0, self.open)
 
     def test_a_migration_left_over_keeps_no_claim(self):
         self.read({'x': row('a')})
-        self.known.take(residency.CellReading(A, self.now, moves={
-            1: residency.OngoingMove('x', 'a', 'c', left_over=True)}))
+        self.leave_over('c')
         self.claim('b')
-        self.read({'x': row('a', task_state='migrating')}, after=61)
-        self.check('a', 'b', 'c')
-        self.read({'x': row('a')})
-        self.check('a')
+        self.follow((row('a', task_state='migrating'), {}, 'abc'),
+                    (row('a'), {}, 'a'), after=61)
 
     def test_what_is_deleted_frees_its_host_at_once(self):
         self.claim('a')
@@ -305,11 +281,9 @@ class TestClaims(ResidencyTestCase):
     def test_an_unshelved_instance_is_not_its_own_source(self):
         self.read({'x': row(None, 'shelved_offloaded', 'unshelving')})
         self.claim('a')
-        self.read({'x': row('a', 'shelved_offloaded', 'spawning')})
+        self.follow((row('a', 'shelved_offloaded', 'spawning'), {}, 'a'))
         self.assertEqual(0, self.open)
-        self.check('a')
-        self.read({'x': row('a', 'shelved_offloaded')})
-        self.check()
+        self.follow((row('a', 'shelved_offloaded'), {}, ''))
 
     def test_build_requests_are_read_again_for_a_second_claim(self):
         self.observe('a', A, [])
@@ -335,22 +309,17 @@ class TestClaims(ResidencyTestCase):
     def test_withdrawn_claims_leave_what_was_there(self):
         self.read({'x': row('a')})
         self.claim('b', foreign=True)
-        self.known.withdraw('x', 'b')
-        self.known.withdraw('x', 'a', foreign=True)
-        self.check('a', 'b')
-        self.known.withdraw('x', 'b', foreign=True)
-        self.check('a')
+        for host, foreign, hosts in (
+                ('b', False, 'ab'), ('a', True, 'ab'), ('b', True, 'a')):
+            self.known.withdraw('x', host, foreign)
+            self.check(*hosts)
         self.claim('b', foreign=True)
         self.claim('c')
-        self.known.withdraw('x', 'b', foreign=True)
-        self.check('a', 'c')
-        self.known.withdraw('x', 'c')
-        self.claim('b')
-        self.known.withdraw('x', 'a')
-        self.check('a', 'b')
-        self.known.withdraw('x', 'b')
-        self.known.withdraw('x', 'b')
-        self.check('a')
+        for host, foreign, hosts in (
+                ('b', True, 'ac'), ('a', False, 'ac'), ('c', False, 'a'),
+                ('c', False, 'a')):
+            self.known.withdraw('x', host, foreign)
+            self.check(*hosts)
 
     def test_a_second_try_counts_beside_the_first_until_one_is_shown(self):
         # The checks of a live migration refused b, or the compute b failed and
@@ -358,22 +327,16 @@ class TestClaims(ResidencyTestCase):
         self.read({'x': row('a', task_state='migrating')}, {1: ('a', None)})
         self.claim('b')
         self.claim('c')
-        self.read()
-        self.check('a', 'b', 'c')
-        self.read(moves={1: ('a', 'c')})
-        self.check('a', 'c')
+        self.follow(('', {}, 'abc'), ('', {1: ('a', 'c')}, 'ac'))
         self.assertEqual(0, self.open)
         # A migration from before the claim is not the claimed one.
         self.claim('b')
-        self.read()
-        self.check('a', 'b', 'c')
-        self.read({'x': row('c')}, {1: None})
-        self.check('c')
+        self.follow(('', {}, 'abc'), (row('c'), {1: None}, 'c'))
 
     def test_a_migration_that_may_be_from_before_a_claim_keeps_it(self):
         self.claim('b', foreign=True)
-        self.read({'x': row('a', task_state='migrating')}, {1: ('a', 'c')})
-        self.check('a', 'b', 'c')
+        self.follow(
+            (row('a', task_state='migrating'), {1: ('a', 'c')}, 'abc'))
 
     def test_what_another_cells_list_says_takes_nothing_from_a_host(self):
         # A compute that lists what is on another host.
@@ -414,7 +377,7 @@ class TestAnyOrder(unittest.TestCase):
         rows, moves, deleted = {}, {}, set()
         numbers = itertools.count(1)
         requests = set()         # build requests
-        later = []               # steps of operations under way, by uuid
+        operations = {}          # uuid -> steps that are left
         words = []               # claims that may be heard of
         worker = residency.Residency()
         for host in self.HOSTS:
@@ -436,78 +399,79 @@ class TestAnyOrder(unittest.TestCase):
             else:
                 words.append((uuid, host))
 
-        def boot():
-            uuid = f'i{next(numbers)}'
+        def boot(uuid):
             host, other = choose.sample(self.HOSTS, 2)
             requests.add(uuid)
             claim(uuid, host)
-            steps = [lambda: (rows.__setitem__(uuid, row(
-                None, 'building', 'scheduling')), requests.discard(uuid)),
-                lambda: rows.__setitem__(uuid, row(host, 'building', 's'))]
+            yield
+            rows[uuid] = row(None, 'building', 'scheduling')
+            requests.discard(uuid)
+            yield
+            rows[uuid] = row(host, 'building', 'spawning')
             if choose.random() < .3:
-                steps += [lambda: rows.__setitem__(uuid, row(
-                    None, 'building', 'scheduling')),
-                    lambda: rows.__setitem__(uuid, row(
-                        other, 'building', 'spawning'))]
+                yield
+                rows[uuid] = row(None, 'building', 'scheduling')
+                yield
+                rows[uuid] = row(other, 'building', 'spawning')
                 host = other
-            steps.append(lambda: rows.__setitem__(uuid, row(host)))
-            later.append((uuid, steps))
+            yield
+            rows[uuid] = row(host)
 
-        def vanish():
-            uuid = f'i{next(numbers)}'
+        def vanish(uuid):
             requests.add(uuid)
             claim(uuid, choose.choice(self.HOSTS))
-            later.append((uuid, [lambda: requests.discard(uuid)]))
+            yield
+            requests.discard(uuid)
 
         def move(uuid):
-            source = rows[uuid].host
-            dest = choose.choice(self.HOSTS)
+            source, dest = rows[uuid].host, choose.choice(self.HOSTS)
             number = next(numbers)
             rows[uuid] = row(source, task_state='prep')
             claim(uuid, dest)
-            steps = [lambda: moves.__setitem__(
-                number, residency.OngoingMove(uuid, source, None))]
-            if choose.random() < .2:
-                steps += [lambda: moves.pop(number)]
-            else:
-                back = choose.random() < .4
-                steps += [
-                    lambda: moves.__setitem__(
-                        number, residency.OngoingMove(uuid, source, dest)),
-                    lambda: rows.__setitem__(uuid, row(
-                        dest, task_state='finish')),
-                    lambda: rows.__setitem__(uuid, row(dest, 'resized'))]
-                if back:
-                    steps.append(lambda: rows.__setitem__(
-                        uuid, row(source, task_state='revert')))
+            yield
+            moves[number] = residency.OngoingMove(uuid, source, None)
+            if choose.random() < .8:
+                yield
+                moves[number] = residency.OngoingMove(uuid, source, dest)
+                yield
+                rows[uuid] = row(dest, task_state='finish')
+                yield
+                rows[uuid] = row(dest, 'resized')
+                if choose.random() < .4:
+                    yield
+                    rows[uuid] = row(source, task_state='revert')
                     dest = source
-                steps.append(lambda: moves.pop(number))
-            steps.append(lambda: rows.__setitem__(uuid, row(dest)))
-            later.append((uuid, steps))
+            yield
+            del moves[number]
+            yield
+            rows[uuid] = row(dest)
 
         def delete(uuid):
             rows[uuid] = rows[uuid]._replace(task_state='deleting')
-            later.append((uuid, [lambda: (rows.pop(uuid),
-                                          deleted.add(uuid))]))
+            yield
+            del rows[uuid]
+            deleted.add(uuid)
+
+        def begin(operation, uuid):
+            operations[uuid] = operation(uuid)
+            next(operations[uuid])
 
         pending = []             # readings that are taken in later
         for _ in range(choose.randrange(40, 120)):
             now += choose.choice((.01, .5, 2, 70))
-            busy = {uuid for uuid, _ in later}
-            idle = [uuid for uuid in rows if uuid not in busy]
+            idle = [uuid for uuid in rows if uuid not in operations]
             what = choose.random()
             if what < .2:
-                choose.choice((boot, boot, vanish))()
+                begin(choose.choice((boot, boot, vanish)),
+                      f'i{next(numbers)}')
             elif what < .35 and idle:
-                move(choose.choice(idle))
+                begin(move, choose.choice(idle))
             elif what < .4 and idle:
-                delete(choose.choice(idle))
-            elif what < .7 and later:
-                at = choose.randrange(len(later))
-                steps = later[at][1]
-                steps.pop(0)()
-                if not steps:
-                    del later[at]
+                begin(delete, choose.choice(idle))
+            elif what < .7 and operations:
+                uuid = choose.choice(list(operations))
+                if next(operations[uuid], 'ended') == 'ended':
+                    del operations[uuid]
             elif what < .8 and words:
                 uuid, host = choose.choice(words)
                 worker.claim(stored(uuid, host), now, foreign=True)
@@ -527,9 +491,9 @@ class TestAnyOrder(unittest.TestCase):
                 worker.lack_build_requests(
                     worker.unseen() - requests, now)
         # All has come to rest, and then all has been read twice.
-        for _, steps in later:
-            for step in steps:
-                step()
+        for steps in operations.values():
+            for _ in steps:
+                pass
         for reading in pending:
             worker.take(reading)
         for _ in range(2):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers at one store: what one places counts with the others."""
 
-import collections
 import contextlib
 import json
 import os
@@ -39,20 +38,19 @@ class TestWorkers(base.SharingTestCase):
                 (('m', {'vswitch:egress_kbps': '30'}), None, None))}))
 
     def test_what_one_places_counts_with_the_other(self):
-        self.place(1, self.a)
+        self.place(1, self.a, networks=['red'])
         self.wait_for(lambda: self.load(self.two, self.a, self.b) == [.3, 0])
         counted = self.two.counted()['a']
         self.assertEqual(([], [base.instance_uuid(1)]), (
             counted['claimed'], counted['claimed_by_others']))
         self.assertEqual([base.instance_uuid(1)],
                          self.one.counted()['a']['claimed'])
-
-    def test_what_comes_to_nothing_goes_with_the_other_as_well(self):
-        self.place(1, self.a)
-        self.wait_for(lambda: self.load(self.two, self.a) == [.3])
-        self.one.request_finished(True)
-        self.wait_for(lambda: self.load(self.two, self.a) == [0])
-        self.assertEqual({1: (store.WITHDRAWN, 'a')}, self.claims())
+        self.assertEqual(
+            attachments.Attachments(('red',)),
+            self.two._statements.attachments(base.instance_uuid(1)))
+        # And with one that begins later.
+        three = self.make_worker()
+        self.wait_for(lambda: self.load(three, self.a) == [.3])
 
     def test_each_ends_a_claim_by_its_own_reading(self):
         self.place(1, self.a)
@@ -63,7 +61,7 @@ class TestWorkers(base.SharingTestCase):
         self.read(self.two, 1, 'b')
         self.assertEqual([0, .3], self.load(self.two, self.a, self.b))
 
-    def test_a_move_that_fails_leaves_the_source_with_both(self):
+    def test_what_comes_to_nothing_goes_with_the_other_as_well(self):
         for worker in (self.one, self.two):
             self.read(worker, 1, 'a')
         self.place(1, self.b)
@@ -72,6 +70,7 @@ class TestWorkers(base.SharingTestCase):
         self.one.request_finished(True)
         self.wait_for(lambda: self.load(self.two, self.a, self.b) == [.3, 0])
         self.assertEqual([.3, 0], self.load(self.one, self.a, self.b))
+        self.assertEqual({1: (store.WITHDRAWN, 'b')}, self.claims())
 
     def test_a_claim_counts_with_the_others_before_placement_is_asked(self):
         loads = []
@@ -106,7 +105,7 @@ class TestWorkers(base.SharingTestCase):
             placing.join(3.0)
             self.assertTrue(placing.is_alive())
             other.execute('ROLLBACK')
-        placing.join(base.SHARING_SECONDS)
+        placing.join(base.PATIENCE_SECONDS)
         self.assertEqual((1, 0), (
             self.one.claims.counts['claims_made'],
             self.one.claims.counts['claim_misses']))
@@ -149,30 +148,24 @@ class TestWorkers(base.SharingTestCase):
                 'vswitch:uplink': 'tor',
                 'vswitch:uplink_saturation_kbps': '100',
                 'vswitch:uplink_overload_probability': '0'})
-        for listed in (True, False):
+        other = objects.Aggregate(
+            id=2, name='other', hosts=['b'],
+            metadata={'vswitch:uplink': 'tor'})
+        # Another aggregate of the same uplink, none of whose hosts is listed.
+        for listed, hosts in (([rack], ['a', 'b']), (None, ['a', 'b']),
+                              ([rack, other], ['a'])):
             with self.subTest(listed=listed):
+                rack.hosts = hosts
                 worker = self.make_worker()
                 worker._ensure_ready()
                 self.read(worker, 1, 'b')
-                worker.request_started([rack] if listed else None)
-                host = base.host_state('a', (), [self.aggregate, rack])
+                worker.request_started(listed)
                 assessment, _ = worker.assess(
-                    [host], base.request(9, egress_kbps=80))
+                    [base.host_state('a', (), [self.aggregate, rack])],
+                    base.request(9, egress_kbps=80))
                 self.assertEqual([False], assessment.passing.tolist())
-        # Another aggregate of the same uplink, none of whose hosts is listed.
-        worker = self.make_worker()
-        worker._ensure_ready()
-        self.read(worker, 1, 'b')
-        rack.hosts = ['a']
-        worker.request_started([rack, objects.Aggregate(
-            id=2, name='other', hosts=['b'],
-            metadata={'vswitch:uplink': 'tor'})])
-        assessment, _ = worker.assess([
-            base.host_state('a', (), [self.aggregate, rack])],
-            base.request(9, egress_kbps=80))
-        self.assertEqual([False], assessment.passing.tolist())
 
-    def test_while_the_store_is_away_each_goes_on_and_tells_later(self):
+    def test_while_the_store_is_away_each_goes_on_and_writes_later(self):
         os.rename(self.path, self.path + '.away')
         self.wait_for(lambda: sum('claims of other workers' in text
                                   for text in self.warnings) >= 2)
@@ -182,20 +175,6 @@ class TestWorkers(base.SharingTestCase):
         self.wait_for(lambda: self.load(self.two, self.a) == [.3])
         self.wait_for(lambda: sum('claims of other workers is well' in text
                                   for text in self.infos) >= 2)
-
-    def test_networks_of_a_placement_are_shared_too(self):
-        self.place(1, self.a, networks=['red'])
-        self.wait_for(lambda: self.two._statements.attachments(
-            base.instance_uuid(1)) is not None)
-        self.assertEqual(
-            attachments.Attachments(('red',)),
-            self.two._statements.attachments(base.instance_uuid(1)))
-
-    def test_a_worker_that_begins_hears_of_open_claims(self):
-        self.place(1, self.a)
-        self.wait_for(self.claims)
-        three = self.make_worker()
-        self.wait_for(lambda: self.load(three, self.a) == [.3])
 
 
 class TestProcesses(base.SharingTestCase):
@@ -219,23 +198,6 @@ class TestProcesses(base.SharingTestCase):
         finally:
             os._exit(status)
 
-    def _boot(self, worker, number, hosts):
-        """Return the host that a request has put an instance on."""
-        spec = base.request(number, egress_kbps=10)
-        worker.request_started()
-        assessment, _ = worker.assess(hosts, spec)
-        fits = [host for host, good in zip(
-            hosts, assessment.admitted.tolist()) if good]
-        worker.hosts_filtered(fits)
-        host = base.choose(
-            worker, fits[number % len(fits):] if fits else [], spec)
-        worker.request_finished(host is None)
-        return host
-
-    def _count(self, worker):
-        return {host: sorted(found['instances'])
-                for host, found in worker.counted().items()}
-
     def test_they_agree_on_who_is_where(self):
         hosts = [self.host(name) for name in 'abc']
         worker = self.make_worker()
@@ -244,38 +206,37 @@ class TestProcesses(base.SharingTestCase):
         def play(stream, index):
             os.close(go)
             placed = {}
-            for number in range(self.EACH):
-                number += 100 * (index + 1)
-                placed[number] = self._boot(worker, number, hosts)
+            for number in range(100 * index, 100 * index + self.EACH):
+                first = number % len(hosts)
+                placed[number] = self.boot(
+                    worker, number, hosts[first:] + hosts[:first],
+                    egress_kbps=10)
             self.wait_for(lambda: not worker.claims._unwritten)
             print(json.dumps(placed), file=stream, flush=True)
-            # Until all have told what they have placed.
+            # Until all have printed what they have placed.
             os.read(ready, 1)
             last = base.RealStore(self.url).read_claims().seen.number
             self.wait_for(
                 lambda: worker.claims._last_read is not None
                 and worker.claims._last_read.number >= last)
-            print(json.dumps(self._count(worker)), file=stream)
+            print(json.dumps({
+                host: sorted(counted['instances'])
+                for host, counted in worker.counted().items()}), file=stream)
 
         children = [self._fork(lambda stream, index=index: play(
-            stream, index)) for index in range(self.WORKERS)]
-        placed = [json.loads(stream.readline()) for _, stream in children]
+            stream, index)) for index in range(1, self.WORKERS + 1)]
+        placed = {number: host for _, stream in children
+                  for number, host in json.loads(stream.readline()).items()
+                  if host is not None}
         # A word is on its way when it has left the queue.
-        count = sum(host is not None for one in placed
-                    for host in one.values())
-        self.wait_for(lambda: len(self.claims()) >= count)
+        self.wait_for(lambda: len(self.claims()) >= len(placed))
         os.close(ready)
         os.close(go)
-        counted = []
+        truth = {host: sorted(
+            base.instance_uuid(int(number))
+            for number, place in placed.items() if place == host)
+            for host in 'abc'}
         for pid, stream in children:
             with stream:
-                counted.append(json.loads(stream.readline()))
+                self.assertEqual(truth, json.loads(stream.readline()))
             self.assertEqual(0, os.waitpid(pid, 0)[1])
-        truth = collections.defaultdict(list)
-        for one in placed:
-            for number, host in one.items():
-                if host is not None:
-                    truth[host].append(base.instance_uuid(int(number)))
-        truth = {host: sorted(uuids) for host, uuids in truth.items()}
-        for one in counted:
-            self.assertEqual(truth, one)

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import os
 import threading
 import time
-import unittest
 from unittest import mock
 
 from tests.fakes import clock as fake_clock
 from tests.fakes import store as fake_store
+from tests.unit.scheduler import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import snapshot_source
 
 NOW = fake_clock.NOW
-PATIENCE_SECONDS = fake_store.PATIENCE_SECONDS
+PATIENCE_SECONDS = base.PATIENCE_SECONDS
 _law = fake_store.law
 _generation = fake_store.generation
 _changes = fake_store.changes
@@ -20,7 +19,7 @@ FakeStore = fake_store.FakeStore
 Clock = fake_clock.Clock
 
 
-class SourceTestCase(unittest.TestCase):
+class SourceTestCase(base.WaitingTestCase):
 
     def make(self, *answers, refresh_seconds=3600, first_wait_seconds=10,
              max_age_seconds=0, **more):
@@ -35,21 +34,8 @@ class SourceTestCase(unittest.TestCase):
         self.addCleanup(self.store.gate.set)
         return source
 
-    def wait_for(self, condition):
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            self.assertLess(time.monotonic(), until, 'waited in vain')
-            time.sleep(.005)
-
 
 class TestSource(SourceTestCase):
-
-    def test_making_one_starts_nothing(self):
-        before = threading.active_count()
-        source = self.make(_changes(1))
-        self.assertEqual(before, threading.active_count())
-        self.assertEqual([], self.store.asked)
-        source.stop()
 
     def test_it_asks_for_what_is_new_since_the_last_generation(self):
         source = self.make(_changes(3, {'a': 1}), _changes(4, {'b': 2}))
@@ -74,26 +60,25 @@ class TestSource(SourceTestCase):
         source.current()
         self.wait_for(lambda: source.current()[0].law('a') is not None)
 
-    def test_an_error_is_told_and_the_last_snapshot_kept(self):
-        source = self.make(
-            _changes(1, {'a': 1}), exceptions.StoreError('disk is gone'),
-            _changes(2, {'b': 2}))
-        source.current()
-        source.refresh()
-        one, problem = source.current()
-        self.assertEqual('disk is gone', problem)
-        self.assertEqual(_law(1), one.law('a'))
-        source.refresh()
-        one, problem = source.current()
-        self.assertIsNone(problem)
-        self.assertEqual(_law(2), one.law('b'))
-
-    def test_a_store_that_never_answered_leaves_an_empty_snapshot(self):
-        source = self.make(exceptions.StoreMissing('there is no store'))
-        one, problem = source.current()
-        self.assertEqual('there is no store', problem)
-        self.assertIsNone(one.generation)
-        self.assertEqual(0, len(one))
+    def test_an_error_is_reported_and_the_last_snapshot_kept(self):
+        for error, words in (
+                (exceptions.StoreError('disk is gone'), 'disk is gone'),
+                (exceptions.StoreMissing('there is no store'),
+                 'there is no store'),
+                (KeyError('what'), "unexpected KeyError: 'what'")):
+            for earlier in ([], [_changes(1, {'a': 1})]):
+                source = self.make(*earlier, error, _changes(2, {'b': 2}))
+                source.current()
+                for _ in earlier:
+                    source.refresh()
+                one, problem = source.current()
+                self.assertEqual(words, problem)
+                self.assertEqual(len(earlier), len(one))
+                self.assertEqual(_law(1) if earlier else None, one.law('a'))
+                source.refresh()
+                one, problem = source.current()
+                self.assertIsNone(problem)
+                self.assertEqual(_law(2), one.law('b'))
 
     def test_a_snapshot_that_arrives_after_the_wait_is_for_the_next_call(
             self):
@@ -106,12 +91,6 @@ class TestSource(SourceTestCase):
         tried.wait.return_value = False
         source._tried = tried
         self.assertIn('has not answered in the 0 s', source.current()[1])
-
-    def test_an_unexpected_error_is_told_by_its_kind(self):
-        source = self.make(KeyError('what'), _changes(1))
-        self.assertIn("unexpected KeyError: 'what'", source.current()[1])
-        source.refresh()
-        self.assertIsNone(source.current()[1])
 
     def test_what_cannot_be_prepared_is_not_taken_over(self):
         # An error of tidying up is reported, but comes too late for that.
@@ -154,23 +133,38 @@ class TestSource(SourceTestCase):
 
 class TestAge(SourceTestCase):
 
-    def test_an_old_generation_is_told_with_both_numbers(self):
+    def test_an_old_generation_is_reported_with_both_numbers(self):
         source = self.make(_changes(1, {'a': 1}), max_age_seconds=100)
-        for age, stale in ((0, False), (100, False), (101, True),
-                           (5000, True)):
+        for age, parts in ((0, ()), (100, ()),
+                           (101, ('101 s', '100 s', 'modeler')),
+                           (5000, ('5000 s', '100 s', 'modeler'))):
             self.monotonic = 1000.0 + age
             one, problem = source.current()
             self.assertEqual(_law(1), one.law('a'))
-            if stale:
-                for part in (f'{age} s', '100 s', 'modeler'):
-                    self.assertIn(part, problem)
-            else:
-                self.assertIsNone(problem)
+            self.assertEqual(bool(parts), problem is not None)
+            for part in parts:
+                self.assertIn(part, problem)
 
-    def test_the_first_reading_goes_by_the_time_that_is_written(self):
-        source = self.make(_changes(1, published_at=NOW - 101),
-                           max_age_seconds=100)
-        self.assertIn('101 s', source.current()[1])
+    def test_the_age_is_that_which_the_store_states(self):
+        old = _changes(1, published_at=NOW - 101)
+        for answers, limit, later, words in (
+                ([old], 100, 0, '101 s'),
+                # A store that was restored.
+                ([_changes(2), old], 100, 0, '101 s'),
+                ([_changes(1)], 0, 1e9, None),
+                # One that was never written.
+                ([_changes(0, published_at=0.0)], 100, 0, None),
+                # An error counts for more than age.
+                ([_changes(1), exceptions.StoreError('gone')], 100, 1e6,
+                 'gone')):
+            source = self.make(*answers, max_age_seconds=limit)
+            source.current()
+            for _ in answers[1:]:
+                source.refresh()
+            self.monotonic += later
+            problem = source.current()[1]
+            self.assertEqual(words is None, problem is None)
+            self.assertIn(words or '', problem or '')
 
     def test_a_clock_that_is_set_makes_nothing_stale(self):
         # The modeler's clock is right throughout.
@@ -186,31 +180,6 @@ class TestAge(SourceTestCase):
             self.assertIsNone(source.current()[1])
         self.monotonic += 101
         self.assertIn('s old', source.current()[1])
-
-    def test_a_store_that_was_restored_is_as_old_as_it_says(self):
-        source = self.make(_changes(2), _changes(1, published_at=NOW - 101),
-                           max_age_seconds=100)
-        source.current()
-        source.refresh()
-        self.assertIn('101 s', source.current()[1])
-
-    def test_without_a_limit_nothing_is_stale(self):
-        source = self.make(_changes(1))
-        self.monotonic += 1e9
-        self.assertIsNone(source.current()[1])
-
-    def test_a_store_never_written_is_not_stale(self):
-        source = self.make(_changes(0, published_at=0.0),
-                           max_age_seconds=100)
-        self.assertIsNone(source.current()[1])
-
-    def test_an_error_counts_for_more_than_age(self):
-        source = self.make(_changes(1), exceptions.StoreError('gone'),
-                           max_age_seconds=100)
-        source.current()
-        source.refresh()
-        self.monotonic += 1e6
-        self.assertEqual('gone', source.current()[1])
 
 
 class TestFirstWait(SourceTestCase):
@@ -239,55 +208,14 @@ class TestFirstWait(SourceTestCase):
                            first_wait_seconds=PATIENCE_SECONDS)
         self.store.gate.clear()
         found = []
-        threads = [threading.Thread(
+        join = base.start_all([threading.Thread(
             target=lambda: found.append(source.current()))
-            for _ in range(8)]
-        for thread in threads:
-            thread.start()
+            for _ in range(8)])
         self.wait_for(lambda: self.store.asked)
         time.sleep(.1)
         self.assertEqual([], found)
         self.store.gate.set()
-        for thread in threads:
-            thread.join(PATIENCE_SECONDS)
-        self.assertEqual([None] * 8, [problem for _, problem in found])
-        self.assertEqual([_law(1)] * 8, [one.law('a') for one, _ in found])
+        join()
+        self.assertEqual([(None, _law(1))] * 8, [
+            (problem, one.law('a')) for one, problem in found])
         self.assertEqual(1, len(self.store.asked))
-
-
-class TestFork(SourceTestCase):
-
-    def test_a_process_has_one_thread_of_its_own(self):
-        source = self.make(_changes(1))
-        before = threading.active_count()
-        for _ in range(3):
-            source.current()
-        self.assertEqual(1, len(self.store.asked))
-        self.assertEqual(before + 1, threading.active_count())
-
-    def test_a_real_child_reads_the_store_itself(self):
-        source = self.make(_changes(1), _changes(2, {'a': 1}))
-        source.current()
-        child = os.fork()
-        if not child:
-            status = 1
-            try:
-                until = time.monotonic() + PATIENCE_SECONDS
-                while time.monotonic() < until:
-                    if source.current()[0].law('a') is not None:
-                        status = 0
-                        break
-                    time.sleep(.01)
-            finally:
-                os._exit(status)
-        self.assertEqual(0, os.waitstatus_to_exitcode(
-            os.waitpid(child, 0)[1]))
-        self.assertIsNone(source.current()[0].law('a'))
-
-    def test_stopping_ends_the_thread_and_may_be_done_twice(self):
-        source = self.make(_changes(1), refresh_seconds=.01)
-        source.current()
-        source.stop()
-        self.assertNotIn('vswitch-snapshot', [
-            thread.name for thread in threading.enumerate()])
-        source.stop()

@@ -2,6 +2,7 @@
 
 import math
 import types
+import unittest
 from unittest import mock
 
 from nova.scheduler import weights as nova_weights
@@ -30,33 +31,48 @@ def _weights(*args, packs=False, **kwargs):
     return weights._weights(one, list(range(one.loss_fraction.size)), packs)
 
 
-class TestUplink(base.SchedulerTestCase):
+class TestScale(unittest.TestCase):
 
     def test_a_host_of_which_nothing_is_known_is_no_better_than_its_uplink(
             self):
-        for loss, wanted in ((0.0, .5), (1e-5, .5), (1e-3, .4), (1.0, .1)):
-            [known, unknown] = _weights([loss] * 2, known=[True, False])
-            self.assertAlmostEqual(wanted, unknown, 12)
-            self.assertLessEqual(unknown, known)
-
-
-class TestErrorBudgets(base.SchedulerTestCase):
-
-    LOSS = [0.0, 1e-3, 1.0]
+        for loss, of_known, of_unknown in (
+                (0.0, 1.0, weights.NEUTRAL), (1e-5, .6, .5), (1e-3, .4, .4),
+                (1.0, .1, .1)):
+            np.testing.assert_allclose(
+                _weights([loss] * 2, known=[True, False]),
+                [of_known, of_unknown])
 
     def test_hosts_in_debt_come_after_all_others(self):
+        loss = [0.0, 1e-3, 1.0]
         for packs in (False, True):
             # Three hosts, and the same in debt.
-            given = np.array(_weights(self.LOSS * 2, last=[False] * 3
-                                      + [True] * 3, packs=packs))
+            given = np.array(_weights(loss * 2, last=[False] * 3 + [True] * 3,
+                                      packs=packs))
             others, last = given.reshape(2, 3) * (-1 if packs else 1)
             self.assertGreaterEqual(others.min(), last.max())
             # In the same order as without debt.
-            plain = np.array(_weights(self.LOSS)) * (-1 if packs else 1)
+            plain = np.array(_weights(loss)) * (-1 if packs else 1)
             for part in (others, last):
                 self.assertEqual(np.argsort(plain).tolist(),
                                  np.argsort(part).tolist())
             self.assertTrue(((given >= 0) & (given <= 1)).all())
+
+    def test_each_decade_of_loss_and_utilisation_take_a_tenth(self):
+        rng = np.random.default_rng(91)
+        loss = np.append([0, 1e-300, 1e-9, 1e-5, 1],
+                         10.0 ** rng.uniform(-12, 0, 99))
+        used = np.append([0, 1, .5, 7, 1], rng.uniform(0, 2, 99))
+        seen = _weights(loss, used)
+        for weight, lost, share in zip(seen, loss, used):
+            self.assertIs(float, type(weight))
+            self.assertAlmostEqual(
+                1 - (9 + math.log10(max(lost, 1e-9)) + min(share, 1)) / 10,
+                weight, 12)
+
+    def test_hosts_are_picked_by_their_place(self):
+        one = _assessment([0.0, 1e-5, 1.0])
+        np.testing.assert_allclose(weights._weights(one, [2, 0, 2]),
+                                   [.1, 1, .1])
 
 
 class WeigherTestCase(base.SchedulerTestCase):
@@ -84,30 +100,6 @@ class WeigherTestCase(base.SchedulerTestCase):
         return self.weigher.weigh_objects(
             [nova_weights.WeighedHost(host, 0) for host in hosts],
             spec or base.request(1))
-
-
-class TestScale(base.SchedulerTestCase):
-
-    def test_each_decade_of_loss_and_utilisation_take_a_tenth(self):
-        rng = np.random.default_rng(91)
-        loss = np.append([0, 1e-300, 1e-9, 1e-5, 1],
-                         10.0 ** rng.uniform(-12, 0, 99))
-        used = np.append([0, 1, .5, 7, 1], rng.uniform(0, 2, 99))
-        seen = _weights(loss, used)
-        for weight, lost, share in zip(seen, loss, used):
-            self.assertIs(float, type(weight))
-            self.assertAlmostEqual(
-                1 - (9 + math.log10(max(lost, 1e-9)) + min(share, 1)) / 10,
-                weight, 12)
-
-    def test_a_host_without_profile_is_in_the_middle(self):
-        self.assertEqual([weights.NEUTRAL, 1.0],
-                         _weights([0.0, 0.0], known=[False, True]))
-
-    def test_hosts_are_picked_by_their_place(self):
-        one = _assessment([0.0, 1e-5, 1.0])
-        np.testing.assert_allclose(weights._weights(one, [2, 0, 2]),
-                                   [.1, 1, .1])
 
 
 class TestWeigher(WeigherTestCase):
@@ -139,25 +131,21 @@ class TestWeigher(WeigherTestCase):
         self.assertAlmostEqual(.94, self.weigher._weigh_object(
             self.host(2), base.request(1)), 12)
 
-    def test_nova_stretches_nothing(self):
+    def test_nova_stretches_nothing_and_packs_by_a_negative_multiplier(self):
         # With both ends of the scale stated nova normalises by them.
         self.assertEqual((0.0, 1.0), (self.weigher.minval,
                                       self.weigher.maxval))
         handler = nova_weights.HostWeightHandler()
         hosts = [self.host(), self.host(2)]
-        weighed = handler.get_weighed_objects([self.weigher], hosts,
-                                              base.request(1))
-        np.testing.assert_allclose([one.weight for one in weighed],
-                                   [.99, .94])
-
-    def test_a_negative_multiplier_of_an_aggregate_packs(self):
-        self.aggregate.metadata['vswitch_weight_multiplier'] = '-2'
-        handler = nova_weights.HostWeightHandler()
-        weighed = handler.get_weighed_objects(
-            [self.weigher], [self.host(), self.host(2)], base.request(1))
-        np.testing.assert_allclose([one.weight for one in weighed],
-                                   [-1.88, -1.98])
-        self.assertEqual(-2.0, self.weigher.weight_multiplier(self.host()))
+        for multiplier in (1.0, -2.0):
+            weighed = handler.get_weighed_objects([self.weigher], hosts,
+                                                  base.request(1))
+            np.testing.assert_allclose(
+                [one.weight for one in weighed],
+                sorted([multiplier * .99, multiplier * .94], reverse=True))
+            self.assertEqual(multiplier,
+                             self.weigher.weight_multiplier(hosts[0]))
+            self.aggregate.metadata['vswitch_weight_multiplier'] = '-2'
 
     def test_one_that_is_not_finite_changes_the_order_of_no_hosts(self):
         odd = base.aggregate(saturation_kbps='100')
@@ -180,9 +168,6 @@ class TestWeigher(WeigherTestCase):
         order()
         self.assertIn('well again', self.infos[-1])
 
-    def test_the_multiplier_of_the_options_is_the_default(self):
-        self.assertEqual(1.0, self.weigher.weight_multiplier(self.host()))
-
 
 class TestFailOpen(WeigherTestCase):
 
@@ -199,7 +184,7 @@ class TestFailOpen(WeigherTestCase):
         self.assertEqual(['vswitch: VSwitchWeigher is well again'],
                          self.infos)
 
-    def test_hosts_weigh_alike_without_a_store_where_wanted(self):
+    def test_hosts_weigh_alike_without_a_store_by_an_option(self):
         self.make_weigher(degraded_policy='pass')
         self.store.answers = [exceptions.StoreError('gone')]
         self.assertEqual([weights.NEUTRAL] * 2,

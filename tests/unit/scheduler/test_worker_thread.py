@@ -41,7 +41,7 @@ class TestWorkerThread(unittest.TestCase):
         thread.stop()
         self.assertEqual(before, threading.active_count())
 
-    def test_it_steps_at_once_and_when_it_is_woken(self):
+    def test_it_steps_at_once_and_when_it_is_woken_until_it_is_stopped(self):
         thread = self._make()
         thread.start()
         thread.start()
@@ -50,22 +50,18 @@ class TestWorkerThread(unittest.TestCase):
         self._await(2)
         # One that began just now is enough for who says so.
         thread.wake(older_than_seconds=3000)
-        thread.stop()
+        for _ in range(2):
+            thread.stop()
+        thread.wake()
         self.assertEqual(2, len(self.steps))
+        self.assertNotIn('test', [
+            running.name for running in threading.enumerate()])
 
     def test_it_steps_again_after_the_time_that_a_step_says(self):
         self.seconds = 0.0
         thread = self._make()
         thread.start()
         self._await(3)
-
-    def test_it_ends_after_the_step_that_it_is_in(self):
-        thread = self._make()
-        thread.start()
-        self._await(1)
-        thread.stop()
-        thread.wake()
-        self.assertEqual(1, len(self.steps))
 
     def test_a_stop_just_before_a_step_is_not_missed(self):
         class Event(threading.Event):

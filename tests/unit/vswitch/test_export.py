@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import configparser
+import dataclasses
 import pathlib
 import tempfile
 import unittest
 
 from nova.compute import provider_config
+import numpy as np
 import yaml
 
 from vswitch_aware_scheduler.common import exceptions
@@ -19,84 +21,68 @@ def made(**stated):
 
 class InventoryTestCase(unittest.TestCase):
 
-    def assert_inventory(self, expected, **stated):
-        inventory = export.inventory(made(**stated))
-        self.assertEqual(expected, (
-            inventory.egress_kbps, inventory.ingress_kbps,
-            inventory.bandwidth_kbps, inventory.packets_kpps,
-            inventory.max_kbps))
-
     def test_what_counts_both_directions_is_halved_and_a_line_is_not(self):
-        self.assert_inventory((500, 500, 1000, None, 300),
-                              saturation_kbps=1000, vm_peak_kbps=300)
-        # The line carries less than half in neither direction.
-        self.assert_inventory((500, 500, 1000, None, None),
-                              saturation_kbps=1000, line_rate_kbps=800)
-        for stated in ({}, {'saturation_kbps': 2000}):
-            self.assert_inventory((800, 800, 1600, None, None),
-                                  line_rate_kbps=800, **stated)
-
-    def test_a_limit_on_one_direction_leaves_the_other(self):
-        # The peak of one VM is one of that direction, not of both.
-        self.assert_inventory((300, 800, 1100, None, None),
-                              saturation_kbps=300, line_rate_kbps=800,
-                              saturation_dimension='egress', vm_peak_kbps=9)
-        self.assert_inventory((800, 300, 1100, None, None),
-                              saturation_kbps=300, line_rate_kbps=800,
-                              saturation_dimension='ingress')
-        self.assert_inventory((300, None, None, None, None),
-                              saturation_kbps=300,
-                              saturation_dimension='egress')
-
-    def test_packets_limit_the_bandwidth_at_their_typical_size(self):
-        # 10 kpps of 125 bytes are 10 Mbit/s.
-        for stated in ({'packet_rate_kpps': 10.9999,
-                        'saturation_kbps': 10000}, {'packet_rate_kpps': 10}):
-            self.assert_inventory((5000, 5000, 10000, 10, None),
-                                  typical_packet_bytes=125, **stated)
-
-    def test_an_uneven_limit_is_filled_up_from_the_other_side(self):
-        # 3000 of both, at most 1000 of it egress.
-        self.assert_inventory((1000, 2000, 3000, 3, None),
-                              saturation_kbps=1000, packet_rate_kpps=3,
-                              saturation_dimension='egress',
-                              typical_packet_bytes=125)
-        self.assert_inventory((2000, 1000, 3000, 3, None),
-                              saturation_kbps=1000, packet_rate_kpps=3,
-                              saturation_dimension='ingress',
-                              typical_packet_bytes=125)
-
-    def test_costs_and_tables_give_the_packets_of_the_typical_size(self):
-        # 4 us + 1000 bytes * 1 ns = 5 us a packet: 200 kpps, 1.6 Gbit/s.
-        self.assert_inventory((800000, 800000, 1600000, 200, None),
-                              packet_cost_us=4, byte_cost_ns=1,
-                              typical_packet_bytes=1000)
-        self.assert_inventory((800000, 800000, 1600000, 200, None),
-                              byte_cost_ns=5, typical_packet_bytes=1000,
-                              packet_rate_kpps=900)
-        self.assert_inventory((4000, 4000, 8000, 1, None),
-                              saturation_by_packet_bytes={
-                                  100: 2000, 1000: 8000},
-                              typical_packet_bytes=1000)
+        # Egress, ingress, both, packets, and the most of one VM.
+        for expected, stated in (
+                ((500, 500, 1000, None, 300),
+                 {'saturation_kbps': 1000, 'vm_peak_kbps': 300}),
+                # The line carries less than half in neither direction.
+                ((500, 500, 1000, None, None),
+                 {'saturation_kbps': 1000, 'line_rate_kbps': 800}),
+                ((800, 800, 1600, None, None), {'line_rate_kbps': 800}),
+                ((800, 800, 1600, None, None),
+                 {'line_rate_kbps': 800, 'saturation_kbps': 2000}),
+                # The peak of one VM is one of that direction, not of both.
+                ((300, 800, 1100, None, None),
+                 {'saturation_kbps': 300, 'line_rate_kbps': 800,
+                  'saturation_dimension': 'egress', 'vm_peak_kbps': 9}),
+                ((800, 300, 1100, None, None),
+                 {'saturation_kbps': 300, 'line_rate_kbps': 800,
+                  'saturation_dimension': 'ingress'}),
+                ((300, None, None, None, None),
+                 {'saturation_kbps': 300, 'saturation_dimension': 'egress'}),
+                # 10 kpps of 125 bytes are 10 Mbit/s.
+                ((5000, 5000, 10000, 10, None),
+                 {'packet_rate_kpps': 10.9999, 'saturation_kbps': 10000,
+                  'typical_packet_bytes': 125}),
+                ((5000, 5000, 10000, 10, None),
+                 {'packet_rate_kpps': 10, 'typical_packet_bytes': 125}),
+                # 3000 of both, at most 1000 of it in one direction.
+                ((1000, 2000, 3000, 3, None),
+                 {'saturation_kbps': 1000, 'packet_rate_kpps': 3,
+                  'saturation_dimension': 'egress',
+                  'typical_packet_bytes': 125}),
+                ((2000, 1000, 3000, 3, None),
+                 {'saturation_kbps': 1000, 'packet_rate_kpps': 3,
+                  'saturation_dimension': 'ingress',
+                  'typical_packet_bytes': 125}),
+                # 4 us + 1000 bytes * 1 ns = 5 us a packet: 200 kpps, 1.6
+                # Gbit/s.
+                ((800000, 800000, 1600000, 200, None),
+                 {'packet_cost_us': 4, 'byte_cost_ns': 1,
+                  'typical_packet_bytes': 1000}),
+                ((800000, 800000, 1600000, 200, None),
+                 {'byte_cost_ns': 5, 'typical_packet_bytes': 1000,
+                  'packet_rate_kpps': 900}),
+                ((4000, 4000, 8000, 1, None),
+                 {'saturation_by_packet_bytes': {100: 2000, 1000: 8000},
+                  'typical_packet_bytes': 1000}),
+                # Placement counts to its largest integer.
+                ((2147483647,) * 3 + (None, None), {'line_rate_kbps': 1e12})):
+            with self.subTest(**stated):
+                inventory = export.inventory(made(**stated))
+                self.assertEqual(expected, dataclasses.astuple(inventory))
 
     def test_no_profile_of_the_catalogue_is_promised_more_than_it_carries(
             self):
         for name, switch in profile.catalogue().items():
             with self.subTest(name):
                 inventory = export.inventory(switch)
-                rates = (inventory.egress_kbps, inventory.ingress_kbps)
-                used = {'egress': rates[0], 'ingress': rates[1]}
-                packets = sum(rates) / (8 * switch.typical_packet_bytes)
+                rates = [inventory.egress_kbps, inventory.ingress_kbps]
+                rates.append(sum(rates) / (8 * switch.typical_packet_bytes))
                 for limit in switch.limits():
-                    self.assertLessEqual(
-                        limit.weights[0] * used['egress']
-                        + limit.weights[1] * used['ingress']
-                        + limit.weights[2] * packets,
-                        limit.capacity * (1 + 1e-9), limit)
-
-    def test_placement_counts_to_its_largest_integer(self):
-        self.assert_inventory((2147483647,) * 3 + (None, None),
-                              line_rate_kbps=1e12)
+                    self.assertLessEqual(np.dot(limit.weights, rates),
+                                         limit.capacity * (1 + 1e-9), limit)
 
 
 class ProviderTestCase(unittest.TestCase):
@@ -131,18 +117,15 @@ class ProviderTestCase(unittest.TestCase):
         self.assertEqual({}, self.provider(max_tunnels=2,
                                            tunnel_unit='networks')[1])
 
-    def test_the_text_is_yaml_of_the_same(self):
-        for switch in profile.catalogue().values():
-            self.assertEqual(export.provider_config(switch),
-                             yaml.safe_load(export.render(switch, 'provider')))
-
     def test_nova_compute_takes_it(self):
         profiles = [*profile.catalogue().values(), made(max_tunnels=10 ** 12)]
         for switch in profiles:
             with self.subTest(switch.name), \
                     tempfile.TemporaryDirectory() as folder:
-                pathlib.Path(folder, 'provider.yaml').write_text(
-                    export.render(switch, 'provider'))
+                text = export.render(switch, 'provider')
+                self.assertEqual(export.provider_config(switch),
+                                 yaml.safe_load(text))
+                pathlib.Path(folder, 'provider.yaml').write_text(text)
                 providers = provider_config.get_provider_configs(folder)
                 self.assertEqual(['$COMPUTE_NODE'], list(providers))
                 for inventory in providers['$COMPUTE_NODE']['inventories'][
@@ -167,44 +150,42 @@ class NeutronTestCase(unittest.TestCase):
             name.removeprefix('resource_provider_'): value
             for name, value in parser[section].items()}
 
-    def test_open_vswitch_gets_bandwidth_and_packets(self):
-        self.assertEqual(('ovs', {
-            'bandwidths': 'br-ex:500:500',
-            'inventory_defaults': 'allocation_ratio:1.0,min_unit:1,'
-                                  'max_unit:300,step_size:1,reserved:0',
-            'packet_processing_without_direction': ':70'}), self.options(
-                'neutron-ovs', saturation_kbps=1000, vm_peak_kbps=300,
-                packet_rate_kpps=70.9))
+    def test_an_agent_gets_what_it_reports_of_its_devices(self):
+        def of(bandwidths, max_unit, **more):
+            return {'bandwidths': bandwidths, 'inventory_defaults':
+                    f'allocation_ratio:1.0,min_unit:1,max_unit:{max_unit},'
+                    'step_size:1,reserved:0', **more}
 
-    def test_sr_iov_gets_bandwidth(self):
-        section, options = self.options('neutron-sriov', ['ens1f0'],
-                                        line_rate_kbps=800,
-                                        packet_rate_kpps=700)
-        self.assertEqual(('sriov_nic', 'ens1f0:800:800'),
-                         (section, options['bandwidths']))
-        self.assertNotIn('packet_processing_without_direction', options)
-        self.assertIn('max_unit:800,', options['inventory_defaults'])
-
-    def test_devices_share_evenly(self):
-        _, options = self.options('neutron-sriov', ['a', 'b', 'c'],
-                                  line_rate_kbps=800, vm_peak_kbps=700)
-        self.assertEqual('a:266:266,b:266:266,c:266:266',
-                         options['bandwidths'])
-        self.assertIn('max_unit:266,', options['inventory_defaults'])
-
-    def test_packets_can_be_counted_in_each_direction(self):
-        for hypervisor in ('', 'node7'):
-            _, options = self.options('neutron-ovs', hypervisor=hypervisor,
-                                      directions=True, packet_rate_kpps=71)
-            self.assertEqual(
-                f'{hypervisor}:35:35',
-                options['packet_processing_with_direction'])
-            self.assertNotIn('packet_processing_without_direction', options)
-
-    def test_a_direction_without_limit_is_left_out(self):
-        _, options = self.options('neutron-ovs', saturation_kbps=300,
-                                  saturation_dimension='egress')
-        self.assertEqual('br-ex:300:', options['bandwidths'])
+        for group, arguments, stated, expected in (
+                ('ovs', {}, {'saturation_kbps': 1000, 'vm_peak_kbps': 300,
+                             'packet_rate_kpps': 70.9},
+                 of('br-ex:500:500', 300,
+                    packet_processing_without_direction=':70')),
+                # A direction without limit is left out.
+                ('ovs', {}, {'saturation_kbps': 300,
+                             'saturation_dimension': 'egress'},
+                 of('br-ex:300:', 300)),
+                ('ovs', {'directions': True}, {'packet_rate_kpps': 71},
+                 of('br-ex:426000:426000', 426000,
+                    packet_processing_with_direction=':35:35')),
+                ('ovs', {'hypervisor': 'node7', 'directions': True},
+                 {'packet_rate_kpps': 71},
+                 of('br-ex:426000:426000', 426000,
+                    hypervisors='br-ex:node7',
+                    packet_processing_with_direction='node7:35:35')),
+                # Devices share evenly.
+                ('sriov_nic', {'devices': 'abc'},
+                 {'line_rate_kbps': 800, 'vm_peak_kbps': 700,
+                  'packet_rate_kpps': 700},
+                 of('a:266:266,b:266:266,c:266:266', 266)),
+                ('sriov_nic', {'devices': 'ab', 'hypervisor': 'node7'},
+                 {'line_rate_kbps': 800},
+                 of('a:400:400,b:400:400', 400,
+                    hypervisors='a:node7,b:node7'))):
+            form = 'neutron-' + group.partition('_')[0]
+            with self.subTest(form, **stated):
+                self.assertEqual((group, expected), self.options(
+                    form, **arguments, **stated))
 
     def test_ovn_gets_a_part_of_its_options(self):
         *comments, text = export.render(
@@ -221,12 +202,6 @@ class NeutronTestCase(unittest.TestCase):
         with self.assertRaisesRegex(exceptions.InvalidInput,
                                     '--hypervisor: not given; expected'):
             export.render(made(line_rate_kbps=800), 'neutron-ovn', ['br-ex'])
-
-    def test_a_hypervisor_counts_for_the_devices(self):
-        for form in ('neutron-ovs', 'neutron-sriov'):
-            _, options = self.options(form, ['a', 'b'], hypervisor='node7',
-                                      line_rate_kbps=800)
-            self.assertEqual('a:node7,b:node7', options['hypervisors'])
 
     def test_tunnels_have_the_bandwidth_of_tunnelled_networks(self):
         tunnel = made(line_rate_kbps=800, encapsulation='vxlan')
