@@ -2,6 +2,7 @@
 
 import csv
 import os
+import pathlib
 
 from tests.fakes import store as fake_store
 from tests.unit.cmd import command_case
@@ -12,21 +13,22 @@ SLOTS = 120
 PERIOD = 300
 
 
+def chosen(check, probability, limit=.01):
+    return {'check': check, 'overload_probability': probability,
+            'limit': limit, 'loss_fraction': 0.0, 'utilisation': .5}
+
+
 class CompareTestCase(command_case.ManageTestCase):
     """Hosts of 100 kbit/s: refused ones are overloaded, admitted are not."""
 
     def setUp(self):
         super().setUp()
+        profiles = pathlib.Path(self.directory, 'profiles.yaml')
+        profiles.write_text('small: {saturation_kbps: 100}\n')
         self._configure('default_switch_profile = small',
-                        f'switch_profiles_file = {self.profiles()}')
+                        f'switch_profiles_file = {profiles}')
         self.target = self.make_store()
         self.trace = os.path.join(self.directory, 'trace.csv')
-
-    def profiles(self):
-        path = os.path.join(self.directory, 'profiles.yaml')
-        with open(path, 'w') as file:
-            file.write('small: {saturation_kbps: 100}\n')
-        return path
 
     def fill(self, refused, admitted):
         """Put an instance on each host, and write its traffic.
@@ -39,10 +41,8 @@ class CompareTestCase(command_case.ManageTestCase):
             uuid, host = base.instance_uuid(number), f'host{number}'
             placements.append(store.InstanceRecord(uuid, host))
             decisions.append(fake_store.decision(
-                number, 0.0, host=host, chosen={
-                    'check': check, 'overload_probability':
-                    .5 if check else .001, 'limit': .01,
-                    'loss_fraction': 0.0, 'utilisation': .5}))
+                number, 0.0, host=host,
+                chosen=chosen(check, .5 if check else .001)))
             rows += [(uuid, base.NOW + PERIOD * slot,
                       200 if slot < 0 or check and slot % 2 else 50, 0)
                      for slot in range(-5, SLOTS)]
@@ -92,8 +92,11 @@ class CompareTestCase(command_case.ManageTestCase):
                 self.ask(*self.words())['remarks'])
             self.remove_store()
         self.make_store()
-        self.fill(3, 0)
-        self.assertEqual([], self.ask(*self.words())['remarks'])
+        for refused in (0, 3):
+            self.fill(refused, 0)
+            answer = self.ask(*self.words())
+            self.assertEqual((refused, []),
+                             (len(answer['hosts']), answer['remarks']))
 
     def test_hosts_without_enough_traffic_yet_are_told_how_long_they_wait(
             self):
@@ -110,9 +113,8 @@ class CompareTestCase(command_case.ManageTestCase):
         for number, check, slots in ((7, None, 10), (8, 'peak', 60),
                                      (9, None, 90)):
             self.target.write_decisions([fake_store.decision(
-                number, -slots * PERIOD, host='host1', chosen={
-                    'check': check, 'overload_probability': .2, 'limit': .02,
-                    'loss_fraction': 0.0, 'utilisation': .5})])
+                number, -slots * PERIOD, host='host1',
+                chosen=chosen(check, .2, .02))])
         host, = self.ask(*self.words())['hosts']
         self.assertEqual('overload probability', host['check'])
         host, = self.ask(*self.words(
@@ -127,9 +129,7 @@ class CompareTestCase(command_case.ManageTestCase):
         self.fill(1, 0)
         self.target.write_decisions([
             fake_store.decision(2, 0, host='a', chosen=None),
-            fake_store.decision(3, 0, host='b', chosen={
-                'check': 'tunnels', 'overload_probability': .1, 'limit': .01,
-                'loss_fraction': 0.0, 'utilisation': .5}),
+            fake_store.decision(3, 0, host='b', chosen=chosen('tunnels', .1)),
             fake_store.decision(4, 0, host=None, chosen=None,
                                 outcome=store.NO_HOST)])
         answer = self.ask(*self.words())
@@ -137,11 +137,6 @@ class CompareTestCase(command_case.ManageTestCase):
                           'refused for tunnels': 1},
                          answer['left_out'])
         self.assertEqual(['host1'], [host['host'] for host in answer['hosts']])
-
-    def test_without_any_decision_it_says_so(self):
-        self.fill(0, 0)
-        answer = self.ask(*self.words())
-        self.assertEqual(([], []), (answer['hosts'], answer['remarks']))
 
     def test_telemetry_is_that_of_the_modeler_unless_given(self):
         self.fill(1, 0)

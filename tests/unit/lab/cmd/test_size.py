@@ -12,6 +12,18 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import profile
 
 
+INVENTORY = store.InventoryState('nova', base.NOW, base.NOW)
+
+
+def placed(number, flavor=None):
+    return store.InstanceRecord(base.instance_uuid(number), 'h', flavor)
+
+
+def prior(flavor, kbps):
+    return store.Prior(
+        flavor, None, traffic_model.TrafficModel.constant(kbps).law, 20)
+
+
 class TestSize(command_case.ManageTestCase):
 
     def setUp(self):
@@ -25,9 +37,7 @@ class TestSize(command_case.ManageTestCase):
         self.make_store().write(
             [base.constant(number, rate) for number, rate in
              ((1, 100.0), (2, 400.0), (3, 700.0), (4, 5000.0))],
-            now=base.NOW, priors=[store.Prior(
-                'small', None, traffic_model.TrafficModel.constant(
-                    200.0).law, 20)])
+            now=base.NOW, priors=[prior('small', 200.0)])
 
     def ask_ours(self, *words):
         answer = self.ask('size', '--profile', 'ours', *words)
@@ -54,8 +64,10 @@ class TestSize(command_case.ManageTestCase):
         self.assertEqual(18, entry['instances'])
 
     def test_a_model_or_a_prior_tells_it(self):
+        self.make_store().write([base.constant(5, 250.0, name='13')])
         for options, origin, instances in (
                 (['--instance', base.instance_uuid(2)], 'model of', 2),
+                (['--instance', '13'], 'model of', 4),
                 (['--flavor', 'small'], 'prior of flavor', 5)):
             answer, entry = self.ask_ours(*options)
             self.assertIn(origin, answer['traffic'])
@@ -104,22 +116,6 @@ class TestSize(command_case.ManageTestCase):
                                  '9' * 400)
         self.assertEqual(10 ** 400 // entry['instances'], entry['hosts'])
 
-    def test_tiny_probabilities_have_no_digits_for_people(self):
-        command = ('size', '--profile', 'ietf-e5-2430', '--egress-kbps',
-                   '20000', '--on-seconds', '600', '--off-seconds', '5400',
-                   '--overload-probability', '0.01')
-        entry, = self.ask(*command)['profiles']
-        self.assertLess(0, entry['overload_probability'])
-        self.assertLess(entry['overload_probability'], 1e-9)
-        text = self.run_command(*command)[1]
-        self.assertIn(' <1e-9 ', text)
-        self.assertNotRegex(text, r'e-\d\d')
-
-    def test_an_instance_may_be_given_by_its_name(self):
-        self.make_store().write([base.constant(5, 250.0, name='13')])
-        _, entry = self.ask_ours('--instance', '13')
-        self.assertEqual(4, entry['instances'])
-
     def test_a_terminal_gets_a_bar(self):
         self.assertIn('sizing', self.run_command('size', terminal=True)[2])
 
@@ -142,24 +138,15 @@ class TestSize(command_case.ManageTestCase):
 
     def test_a_fleet_is_put_on_hosts(self):
         answer, entry = self.ask_ours('--fleet')
+        status, output, _ = self.run_command('size', '--fleet')
+        self.assertEqual(0, status)
+        self.assertRegex(output, r'\nours +2 +1 +1.5 ')
         self.assertEqual(4, answer['instances'])
         # 700 and 100, or 400 and 100, share a host; 5000 fits none.
         self.assertEqual((2, 1, 1.5), (entry['hosts'], entry['refused'],
                                        entry['instances_per_host']))
         self.assertAlmostEqual(600, entry['rate_kbps_mean'])
         self.assertAlmostEqual(24, entry['cpu_mhz_mean'])
-
-    def test_profiles_are_compared_for_a_person(self):
-        status, output, _ = self.run_command(
-            'size', '--egress-kbps', '500', '--profile', 'ours',
-            '--profile', 'mellanox-eswitch')
-        self.assertEqual(0, status)
-        self.assertRegex(output, r'\nours +2 +2 +2 +- ')
-        self.assertRegex(output, r'\nmellanox-eswitch +63 ')
-        self.assertIn('Why not one more:', output)
-        status, output, _ = self.run_command('size', '--fleet')
-        self.assertEqual(0, status)
-        self.assertRegex(output, r'\nours +2 +1 +1.5 ')
 
     def test_what_makes_no_sense_is_told(self):
         for options, message in (
@@ -279,9 +266,7 @@ class TestServerTypes(command_case.ManageTestCase):
         self.make_store().write([base.constant(1, 100.0)], now=base.NOW)
         self.assert_fails("flavor 'quiet': traffic: not given",
                           *command)
-        self.make_store().write(priors=[store.Prior(
-            'quiet', None, traffic_model.TrafficModel.constant(250.0).law,
-            20)])
+        self.make_store().write(priors=[prior('quiet', 250.0)])
         answer = self.ask(*command)
         self.assertEqual([4, 64, 4], self._vms(answer, 'overlay'))
         self.assertIsNone(
@@ -291,12 +276,9 @@ class TestServerTypes(command_case.ManageTestCase):
         numbers = range(1, 9)
         self.make_store().write(
             [base.constant(number, 100.0) for number in numbers[:6]],
-            now=base.NOW, priors=[store.Prior(
-                'db', None, traffic_model.TrafficModel.constant(500.0).law,
-                20)],
-            placements=[store.InstanceRecord(
-                base.instance_uuid(number), 'h', 'db') for number in numbers],
-            inventory=store.InventoryState('nova', base.NOW, base.NOW))
+            now=base.NOW, priors=[prior('db', 500.0)],
+            placements=[placed(number, 'db') for number in numbers],
+            inventory=INVENTORY)
         answer = self._size('--mix', self.mix, '--fleet')
         self.assertEqual((8, '8 instances of the store'),
                          (answer['count'], answer['traffic']))
@@ -311,75 +293,59 @@ class TestServerTypes(command_case.ManageTestCase):
         # What the flavor states comes before the prior of a group.
         target = self.make_store()
         target.write(
-            now=base.NOW, priors=[store.Prior(
-                'db', None, traffic_model.TrafficModel.constant(500.0).law,
-                20)],
-            placements=[store.InstanceRecord(base.instance_uuid(number), 'h',
-                                             'db') for number in range(8)],
-            inventory=store.InventoryState('nova', base.NOW, base.NOW))
-        most = [self._size('--mix', self.mix, '--fleet')[
-            'server_types'][0]['overlay']['servers']]
-        target.write_fleet({'flavor': {'db': {'vswitch:egress_kbps': '50'}}},
-                           base.NOW)
-        most.append(self._size('--mix', self.mix, '--fleet')[
-            'server_types'][0]['overlay']['servers'])
+            now=base.NOW, priors=[prior('db', 500.0)],
+            placements=[placed(number, 'db') for number in range(8)],
+            inventory=INVENTORY)
         # Eight of 500, or of 50, on servers of 1000.
-        self.assertEqual([4, 1], most)
+        for specs, servers in (({}, 4), ({'vswitch:egress_kbps': '50'}, 1)):
+            target.write_fleet({'flavor': {'db': specs}}, base.NOW)
+            self.assertEqual(servers, self._size(
+                '--mix', self.mix, '--fleet')['server_types'][0]['overlay'][
+                    'servers'])
 
     def test_an_instance_without_a_flavor_is_left_out_and_counted(self):
         target = self.make_store()
-        inventory = store.InventoryState('nova', base.NOW, base.NOW)
-        target.write(placements=[store.InstanceRecord(
-            base.instance_uuid(1), 'h')], now=base.NOW, inventory=inventory)
+        target.write(placements=[placed(1)], now=base.NOW, inventory=INVENTORY)
         options = ['--mix', self.mix, '--fleet']
         self.assert_fails('flavors of 1 instances: all missing', 'size',
                           '--server-types', self.types, *options)
-        target.write([base.constant(2, 100.0)], placements=[
-            store.InstanceRecord(base.instance_uuid(2), 'h', 'web')],
-            now=base.NOW, inventory=inventory)
+        target.write([base.constant(2, 100.0)], placements=[placed(2, 'web')],
+                     now=base.NOW, inventory=INVENTORY)
         answer = self._size(*options)
         self.assertEqual(
             (1, '1 instances of the store; 1 without a known flavor are left '
              'out'), (answer['count'], answer['traffic']))
 
     def test_a_flavor_of_the_fleet_that_the_mix_lacks_is_named(self):
-        self.make_store().write(placements=[store.InstanceRecord(
-            base.instance_uuid(1), 'h', 'huge')], now=base.NOW,
-            inventory=store.InventoryState('nova', base.NOW, base.NOW))
+        self.make_store().write(placements=[placed(1, 'huge')], now=base.NOW,
+                                inventory=INVENTORY)
         self.assert_fails("'huge' is missing, which 1 instances have; exp",
                           'size', '--server-types', self.types, '--mix',
                           self.mix, '--fleet')
 
     def test_wrong_combinations_are_refused(self):
+        types = ['--server-types', self.types]
+        mix = ['--mix', self.mix]
         for options, text in (
-                (['--mix', self.mix], '--mix: .*; expected only together'),
+                (mix, '--mix: .*; expected only together'),
                 (['--plot', 'p.png'], "--plot: 'p.png'; expected only"),
-                (['--server-types', self.types], '--vm-cores: not given'),
-                (['--server-types', self.types, '--vm-cores', '1'],
+                (types, '--vm-cores: not given'),
+                ([*types, '--vm-cores', '1'],
                  '--vm-memory-mb: not given; expected a number'),
-                (['--server-types', self.types, '--vm-cores', 'nan',
-                  '--vm-memory-mb', '1'], '--vm-cores: nan; expected'),
-                (['--server-types', self.types, '--mix', self.mix,
-                  '--vm-cores', '1'],
+                ([*types, '--vm-cores', 'nan', '--vm-memory-mb', '1'],
+                 '--vm-cores: nan; expected'),
+                ([*types, *mix, '--vm-cores', '1'],
                  '--vm-cores: 1.0; expected no --vm-cores'),
-                (['--server-types', self.types, '--fleet'],
-                 '--mix: not given; expected a file'),
-                (['--server-types', self.types, '--mix', self.mix,
-                  '--egress-kbps', '5'], 'together with --mix; expected only'),
-                (['--server-types', self.types, '--mix', self.mix,
-                  '--profile', 'none'], "profile: 'none'"),
-                (['--server-types', self.types, '--mix', self.mix,
-                  '--plot', 'x.gif'], "plot: 'x.gif'; expected")):
+                ([*types, '--fleet'], '--mix: not given; expected a file'),
+                ([*types, *mix, '--egress-kbps', '5'],
+                 'together with --mix; expected only'),
+                ([*types, *mix, '--profile', 'none'], "profile: 'none'"),
+                ([*types, *mix, '--plot', 'x.gif'],
+                 "plot: 'x.gif'; expected")):
             with self.subTest(words=options):
                 self.assert_fails(text, 'size', *options)
 
-    def test_a_person_gets_tables_and_a_picture(self):
+    def test_a_picture_is_written(self):
         path = os.path.join(self.directory, 'p.png')
-        status, output, errors = self.run_command(
-            'size', '--server-types', self.types, '--mix', self.mix,
-            '--plot', path)
-        self.assertEqual((0, ''), (status, errors))
-        for word in ('AGNOSTIC', 'FIGURE9', 'OVERLAY', 'EPISODES_A_DAY',
-                     'saturation', 'x1.25'):
-            self.assertIn(word, output)
+        self._size('--mix', self.mix, '--plot', path)
         self.assertTrue(os.path.getsize(path))
