@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import csv
 import dataclasses
-import os
-import tempfile
 import unittest
 
 import numpy as np
@@ -25,28 +22,22 @@ class TraceTestCase(unittest.TestCase):
             traces.START + np.array([0, 300, 600]), binned.times)
         self.assertEqual(('0', '1'), binned.uuids)
 
-    def test_a_sample_belongs_to_the_bin_that_it_starts_in(self):
-        early = series.RateSeries('a', 300.0, [0, 300, 600], np.ones((3, 3)))
-        late = series.RateSeries('b', 300.0, [200.0, 500.0],
-                                 [[1, 0, 0], [3, 0, 0]])
-        binned = trace.Trace.from_series([early, late])
-        np.testing.assert_array_equal([[2, 2, 2], [1, 3, NAN]], binned.rates)
-
-    def test_samples_of_one_bin_are_averaged(self):
-        slow = [series.RateSeries(name, 300.0, [0, 300], np.ones((2, 3)))
-                for name in 'ab']
-        fast = series.RateSeries('c', 150.0, [0, 150, 300],
-                                 [[1, 0, 0], [4, 0, 0], [7, 0, 0]])
-        binned = trace.Trace.from_series([*slow, fast])
-        np.testing.assert_array_equal([2.5, 7], binned.rates[2])
-
-    def test_a_long_sample_fills_the_bins_it_lasts_for(self):
-        short = [series.RateSeries(name, 300.0, 300.0 * np.arange(5),
-                                   np.ones((5, 3))) for name in 'ab']
-        long = series.RateSeries('c', 600.0, [0.0, 900.0],
-                                 [[1, 0, 0], [3, 0, 0]])
-        binned = trace.Trace.from_series([*short, long])
-        np.testing.assert_array_equal([1, 1, NAN, 3, 3], binned.rates[2])
+    def test_samples_become_those_of_bins(self):
+        # Beside two instances with samples of the bins.
+        for why, period, times, egress, expected in (
+                ('the bin in which it starts', 300.0, [200, 500], [1, 3],
+                 [1, 3, NAN, NAN, NAN]),
+                ('the mean of a bin', 150.0, [0, 150, 300], [1, 4, 7],
+                 [2.5, 7, NAN, NAN, NAN]),
+                ('all bins that it lasts for', 600.0, [0, 900], [1, 3],
+                 [1, 1, NAN, 3, 3])):
+            with self.subTest(why):
+                binned = trace.Trace.from_series([
+                    *traces.make_series(np.ones((2, 5)), start=0.0),
+                    series.RateSeries('c', period, times,
+                                      [[rate, 0, 0] for rate in egress])])
+                np.testing.assert_array_equal(
+                    [[1] * 5, [1] * 5, expected], binned.rates)
 
     def test_a_trace_without_samples_is_refused(self):
         with self.assertRaisesRegex(exceptions.InvalidInput, 'no sample'):
@@ -82,17 +73,6 @@ class TraceTestCase(unittest.TestCase):
             traces.make_series([[1, 2]], period=60.0))
         with self.assertRaisesRegex(exceptions.InvalidInput, '60 s'):
             traces.make_trace([[1, 2]]).after(hourly)
-
-    def test_a_file_is_read_by_the_telemetry_driver(self):
-        with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, 'trace.csv')
-            with open(path, 'w', newline='') as stream:
-                rows = csv.writer(stream)
-                rows.writerow(['instance', 'time', 'egress_kbps',
-                               'ingress_kbps'])
-                rows.writerows([['a', 0, 1, 2], ['a', 300, 3, 4]])
-            binned = trace.load(path)
-        np.testing.assert_array_equal([[3, 7]], binned.rates)
 
 
 class HistoryTestCase(unittest.TestCase):
