@@ -122,9 +122,13 @@ class TestCalibrate(base.NamespacesTestCase):
         self.assertEqual(0, status, errors)
         loaded = profile.load_profiles(output)['lab']
         answer = json.loads(printed)
-        self.assertEqual(loaded.to_dict()['saturation_by_packet_bytes'],
-                         {float(size): rate for size, rate in answer[
-                             'profile']['saturation_by_packet_bytes'].items()})
+        rates = {46.0: 368000.0, 1500.0: 6000000.0}
+        self.assertEqual(rates, loaded.saturation_by_packet_bytes)
+        self.assertEqual(rates, {float(size): rate for size, rate in answer[
+            'profile']['saturation_by_packet_bytes'].items()})
+        self.assertEqual((1000.0, 1500.0, 'p2p'), (
+            loaded.packet_rate_kpps, loaded.typical_packet_bytes,
+            loaded.provenance['deployment']))
         self.assertEqual((1000.0, 6e6), (answer['packet_rate_kpps'],
                                          answer['saturation_kbps']))
 
