@@ -22,6 +22,12 @@ class ManageTestCase(base.StoreTestCase):
         pathlib.Path(self.config).write_text('\n'.join([
             '[vswitch_scheduler]', f'store_url = {self.url}', *lines]))
 
+    def configure_profiles(self, profiles, *lines):
+        """Configure a file of switch profiles: text in YAML."""
+        path = pathlib.Path(self.directory, 'profiles.yaml')
+        path.write_text(profiles)
+        self._configure(f'switch_profiles_file = {path}', *lines)
+
     def run_command(self, *words, config=True, terminal=False):
         """Return (status, stdout, stderr) of the command."""
         return commands.run(

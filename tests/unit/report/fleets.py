@@ -27,6 +27,11 @@ POLICY = admission.HostPolicy(
 
 DEFAULT = model.TrafficModel.constant(5.0).law
 
+#: The same in the options of commands.
+PROFILES = 'own: {saturation_kbps: 350}\n'
+OPTIONS = ('overload_probability = 0.05', 'default_egress_kbps = 5',
+           'default_ingress_kbps = 0')
+
 
 def fill(target, now=None):
     """Write hosts h1 with ten VMs, h2 with one and an empty one."""

@@ -2,7 +2,6 @@
 
 import csv
 import os
-import pathlib
 
 from tests.fakes import store as fake_store
 from tests.unit.cmd import command_case
@@ -23,10 +22,8 @@ class CompareTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        profiles = pathlib.Path(self.directory, 'profiles.yaml')
-        profiles.write_text('small: {saturation_kbps: 100}\n')
-        self._configure('default_switch_profile = small',
-                        f'switch_profiles_file = {profiles}')
+        self.configure_profiles('small: {saturation_kbps: 100}\n',
+                                'default_switch_profile = small')
         self.target = self.make_store()
         self.trace = os.path.join(self.directory, 'trace.csv')
 

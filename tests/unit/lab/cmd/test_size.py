@@ -28,12 +28,9 @@ class TestSize(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        path = os.path.join(self.directory, 'profiles.yaml')
-        with open(path, 'w') as file:
-            file.write('ours:\n  saturation_kbps: 1000\n'
-                       '  cpu_mhz_per_mbps: 40\n')
-        self._configure(f'switch_profiles_file = {path}',
-                        'overload_probability = 0.0')
+        self.configure_profiles(
+            'ours: {saturation_kbps: 1000, cpu_mhz_per_mbps: 40}\n',
+            'overload_probability = 0.0')
         self.make_store().write(
             [base.constant(number, rate) for number, rate in
              ((1, 100.0), (2, 400.0), (3, 700.0), (4, 5000.0))],
@@ -177,16 +174,15 @@ class TestSize(command_case.ManageTestCase):
         self.assert_fails('has no prior', 'size', '--flavor', 'small')
 
 
+PROFILES = ('ours: {saturation_kbps: 1000}\n'
+            'fast: {saturation_kbps: 100000}\n')
+
+
 class TestServerTypes(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        self.profiles = self._write('profiles.yaml', '''
-            ours: {saturation_kbps: 1000}
-            fast: {saturation_kbps: 100000}
-            ''')
-        self._configure(f'switch_profiles_file = {self.profiles}',
-                        'overload_probability = 0.01')
+        self.configure_profiles(PROFILES, 'overload_probability = 0.01')
         self.types = self._write('types.yaml', '''
             currency: EUR
             servers:
@@ -233,8 +229,7 @@ class TestServerTypes(command_case.ManageTestCase):
             for server in answer['technologies']])
 
     def test_the_margin_counts_as_in_the_scheduler(self):
-        self._configure(f'switch_profiles_file = {self.profiles}',
-                        'prediction_margin = 1.5')
+        self.configure_profiles(PROFILES, 'prediction_margin = 1.5')
         # P(Bin(21, 1/2) > 10) is 1/2.
         words = ['--egress-kbps', '100', '--on-seconds', '1',
                  '--off-seconds', '1', '--overload-probability', '.75']
