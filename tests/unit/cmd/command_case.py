@@ -40,6 +40,12 @@ class ManageTestCase(base.StoreTestCase):
         self.assertEqual((0, ''), (status, errors))
         return json.loads(output)
 
+    def text(self, *words):
+        """Return what a command that must succeed prints for people."""
+        status, output, errors = self.run_command(*words)
+        self.assertEqual((0, ''), (status, errors))
+        return output
+
     def assert_fails(self, words, *command, status=1, **how):
         exit_status, output, errors = self.run_command(*command, **how)
         self.assertEqual((status, ''), (exit_status, output), errors)

@@ -51,10 +51,5 @@ class FleetTestCase(command_case.ManageTestCase):
                 'small': {}, 'steady': {'vswitch:egress_kbps': '100'}},
             **({'aggregate': {}} if aggregates else {})}, self.now - age)
 
-    def text(self, *words):
-        status, text, errors = self.run_command(*words)
-        self.assertEqual((0, ''), (status, errors))
-        return text
-
     def hosts(self, *words):
         return self.ask('fleet', *words)['hosts']

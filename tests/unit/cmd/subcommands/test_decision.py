@@ -30,9 +30,7 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
                           'text': 'no switch profile'}])])
 
     def text(self, *words):
-        status, text, errors = self.run_command('decision', *words)
-        self.assertEqual((0, ''), (status, errors))
-        return text
+        return super().text('decision', *words)
 
     def test_the_list_has_the_newest_first_and_counts_that_add_up(self):
         first, second = self.ask('decision', 'list')['decisions']
