@@ -59,6 +59,14 @@ def fill(target, now=None):
         for number in range(1, 7)])
 
 
+def clear(target):
+    """Remove the hosts and the instances of :func:`fill`."""
+    target.write(remove_hosts=['h1', 'h2', HOSTILE],
+                 remove_placements=[base.instance_uuid(number)
+                                    for number in range(1, 12)], now=base.NOW)
+    write_policies(target, {})
+
+
 def write_policies(target, policies):
     """Write {host: HostPolicy} as a modeler would."""
     target.write_fleet({

@@ -74,37 +74,6 @@ class CompareTestCase(command_case.ManageTestCase):
         self.assertIn('refused hosts were overloaded more often', text)
         self.assertIn('intervals of 95 %', text)
 
-    def test_few_hosts_give_a_conclusion_with_less_confidence(self):
-        # All ways to draw the refused hosts of all hosts are equally likely:
-        # 10 of three from five, 3 of one from three.
-        for refused, admitted, confidence in (
-                (3, 2, '90 %, not yet certain'),
-                (1, 2, '67 %, not yet certain'), (3, 3, '95 %')):
-            self.target = self.make_store()
-            self.fill(refused, admitted)
-            self.assertEqual(
-                [f'refused hosts were overloaded more often than admitted '
-                 f'ones: {refused} of {refused} and 0 of {admitted}, '
-                 f'confidence {confidence}'],
-                self.ask(*self.words())['remarks'])
-            self.remove_store()
-        self.make_store()
-        for refused in (0, 3):
-            self.fill(refused, 0)
-            answer = self.ask(*self.words())
-            self.assertEqual((refused, []),
-                             (len(answer['hosts']), answer['remarks']))
-
-    def test_hosts_without_enough_traffic_yet_are_told_how_long_they_wait(
-            self):
-        self.fill(3, 12)
-        command = self.words()[:-1] + (str(base.NOW + 40 * PERIOD),)
-        refused, admitted = self.ask(*command)['remarks']
-        self.assertRegex(
-            refused, '^refused: 3 hosts wait for traffic to be measured: '
-            '(39|40) slots of time since the decision; expected 100$')
-        self.assertIn('12 hosts', admitted)
-
     def test_a_host_counts_by_its_first_refusal_and_from_then_on(self):
         self.fill(1, 0)
         for number, check, slots in ((7, None, 10), (8, 'peak', 60),
@@ -121,19 +90,6 @@ class CompareTestCase(command_case.ManageTestCase):
             host['group'], host['predicted'], host['limit'], host['slots'],
             host['slots_wanted']))
         self.assertEqual(30, host['overloaded_slots'])
-
-    def test_hosts_that_traffic_says_nothing_of_are_left_out(self):
-        self.fill(1, 0)
-        self.target.write_decisions([
-            fake_store.decision(2, 0, host='a', chosen=None),
-            fake_store.decision(3, 0, host='b', chosen=chosen('tunnels', .1)),
-            fake_store.decision(4, 0, host=None, chosen=None,
-                                outcome=store.NO_HOST)])
-        answer = self.ask(*self.words())
-        self.assertEqual({'no filter checked the host': 1,
-                          'refused for tunnels': 1},
-                         answer['left_out'])
-        self.assertEqual(['host1'], [host['host'] for host in answer['hosts']])
 
     def test_telemetry_is_that_of_the_modeler_unless_given(self):
         self.fill(1, 0)
