@@ -71,20 +71,6 @@ class HostsTestCase(FleetTestCase):
                 'with_model', 'with_flavor', 'with_prior', 'unknown'))
              for host in self.hosts()])
 
-    def test_tiny_probabilities_have_no_digits_for_people(self):
-        # Three of eight at once: 56 of 1e-12.
-        rare = traffic_model.TrafficModel.on_off(
-            egress_kbps=100.0, on_seconds=1.0, off_seconds=9999.0)
-        self.put({'h1': range(1, 9)}, dict.fromkeys(range(1, 9), rare))
-        self.modeled(h1=carrying(250.0), h2=carrying(350.0))
-        loaded, empty = self.hosts()
-        self.assertGreater(loaded['overload_probability'], 1e-11)
-        self.assertEqual(0, empty['overload_probability'])
-        for words in ((), ('--host', 'h1')):
-            text = self.text('fleet', *words)
-            self.assertNotRegex(text, r'\de-[1-9]\d')
-            self.assertIn('<1e-9', text)
-
     def test_what_is_not_known_is_null(self):
         self.put({'h1': (1,)}, {1: ON_OFF})
         self.modeled(h1=packed(None, None), h3={},

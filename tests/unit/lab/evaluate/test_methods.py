@@ -16,6 +16,8 @@ from vswitch_aware_scheduler.traffic import superposition
 
 BINS = 100
 
+COUNTS = methods.CountsEstimator(estimate.fit_model, traces.DEFAULT_LAW)
+
 
 def on_off(on, rate, bins=BINS, off=0.0):
     """Return a row that is ``on`` times at a rate, spread over the bins."""
@@ -161,12 +163,10 @@ class MarginTestCase(MethodTestCase):
     def test_the_margin_is_for_every_host(self):
         # On in a tenth of the time: two fit at .01, three at .028.
         for margin, hosts in ((1.0, 2), (.25, 1)):
-            packer = methods.make_placing(dataclasses.replace(
-                traces.SETTINGS, prediction_margin=margin)).start(15.0, .01)
-            packer.learn(traces.known_of(by_chance(6)))
-            for row in range(3):
-                packer.place(row)
-            self.assertEqual(hosts, len(packer.residents))
+            self.methods['margin'] = methods.make_placing(dataclasses.replace(
+                traces.SETTINGS, prediction_margin=margin))
+            self.assertEqual(hosts, len(self.sizes(
+                'margin', by_chance(6)[:3], 15.0)))
 
 
 class PriorTestCase(MethodTestCase):
@@ -210,18 +210,14 @@ class PriorTestCase(MethodTestCase):
     def test_instances_above_the_capacity_are_no_peers(self):
         rows = np.vstack([on_off(10, 100.0), on_off(90, 1e6),
                           np.full(BINS, np.nan)])
-        estimator = methods.CountsEstimator(estimate.fit_model,
-                                            traces.DEFAULT_LAW)
-        laws = estimator.fit(traces.known_of(rows), 1000.0)
+        laws = COUNTS.fit(traces.known_of(rows), 1000.0)
         self.assertAlmostEqual(10.0, laws[2].mean[:2].sum())
 
     def test_with_no_peer_the_default_is_cut_at_the_capacity(self):
-        estimator = methods.CountsEstimator(estimate.fit_model,
-                                            traces.DEFAULT_LAW)
         known = traces.known_of([[np.nan, 1.0]])
         self.assertAlmostEqual(
-            5.0, estimator.fit(known, 50.0)[0].mean[:2].sum())
-        self.assertEqual([traces.DEFAULT_LAW], estimator.fit(known, 500.0))
+            5.0, COUNTS.fit(known, 50.0)[0].mean[:2].sum())
+        self.assertEqual([traces.DEFAULT_LAW], COUNTS.fit(known, 500.0))
 
     def test_figures_of_the_unknown_are_those_of_a_random_peer(self):
         rows = np.vstack([on_off(50, 10.0), on_off(50, 30.0),
