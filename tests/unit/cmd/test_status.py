@@ -258,16 +258,21 @@ class ModelStatusTestCase(StatusCase):
         self.heartbeat(name='x', started_at=now - 3900)
         self.assertEqual(0, self.check()[0])
 
-    def test_modelers_that_have_ended_are_a_warning_when_none_runs(self):
-        self.heartbeat(ended=True)
-        self.assert_told(1, MODELERS, 'host1 ended at .*; start vswitch-')
-        self.heartbeat('host2')
-        self.assert_told(0, MODELERS, 'host2 runs every 300 s')
-
-    def test_single_passes_are_no_modeler_that_has_ended(self):
-        self.heartbeat(ended=True, interval_seconds=None, passes=1,
-                       passed_at=time.time() - 9, outcome='generation 1')
-        self.assert_told(0, MODELERS, 'host1 made a single pass; pass 1')
+    def test_modelers_that_have_ended_or_are_late_are_a_warning(self):
+        now = time.time()
+        for host, state, code, message in (
+                ('host1', {'ended': True, 'interval_seconds': None,
+                           'passes': 1, 'passed_at': now - 9,
+                           'outcome': 'generation 1'}, 0,
+                 'host1 made a single pass; pass 1'),
+                ('host1', {'ended': True}, 1,
+                 'host1 ended at .*; start vswitch-'),
+                ('host2', {}, 0, 'host2 runs every 300 s'),
+                ('host2', {'passed_at': now - 1700, 'passes': 3}, 0, ''),
+                ('host2', {'passed_at': now - 1900, 'passes': 3}, 1,
+                 'host2 has completed no pass for longer than its cycle')):
+            self.heartbeat(host, **state)
+            self.assert_told(code, MODELERS, message)
 
     def test_hosts_without_any_profile_are_a_warning(self):
         self.configure('default_switch_profile =')
@@ -306,8 +311,7 @@ class ModelStatusTestCase(StatusCase):
         self.addCleanup(group.leave)
         group.share(self.store.generation().store_id)
         self.assert_told(0, MODELERS, 'share the instances: 1')
-
-    def test_a_backend_of_modelers_that_does_not_answer_is_a_failure(self):
+        # A backend that does not answer is a failure.
         self.configure('modeler_coordination_url = nosuch://')
         self.assert_told(2, MODELERS, 'no response')
 
@@ -565,14 +569,6 @@ class ModelStatusTestCase(StatusCase):
         self.heartbeat('host2', options={'enforcement': 'observe'},
                        ended=True)
         self.assertEqual(0, self.check()[1][OPTIONS][0])
-
-    def test_a_modeler_without_a_pass_for_longer_than_its_cycle(self):
-        now = time.time()
-        self.heartbeat(passed_at=now - 1700, passes=3)
-        self.assertEqual(0, self.check()[0])
-        self.heartbeat(passed_at=now - 1900, passes=3)
-        self.assert_told(1, MODELERS, 'host1 has completed no pass for '
-                                      'longer than its cycle')
 
     def test_options_of_configuration_may_stand_behind_the_command(self):
         for arguments in (['check', '--config-file', self.config, '--json'],

@@ -75,15 +75,6 @@ class ListsTestCase(CommandTestCase):
         self.assertEqual([row['overload_probability'] for row in expected],
                          [row['P(Overload)'] for row in rows])
 
-    def test_columns_are_chosen_and_sorted_by_the_client(self):
-        rows = self.json(fleet.List, '-c', 'Host', '-c', 'Used',
-                         '--sort-column', 'Used', '--sort-descending')
-        self.assertEqual(['h1', 'h2', fleets.HOSTILE],
-                         [row['Host'] for row in rows])
-        self.assertEqual({'Host', 'Used'}, set(rows[0]))
-        text = self.osc(fleet.List, '-f', 'csv', '-c', 'Host')
-        self.assertEqual('"Host"', text.splitlines()[0])
-
     def test_what_is_not_known_is_empty_and_sorted_last(self):
         self.make_store().write(host_profiles=[store.HostProfile(
             'other', 'nobody knows', source='operator')], now=base.NOW)

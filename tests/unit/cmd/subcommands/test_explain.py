@@ -68,20 +68,18 @@ class HostsTestCase(ExplainTestCase):
             'full (0.028 > 0.01)', answer['summary'])
         self.assertEqual(4, answer['admitted']
                          + sum(answer['refused'].values()))
-        full = rows['full']
         # Two of two, and two or three of three, are on at once.
-        self.assertAlmostEqual(.01, full['overload_before'], 9)
-        self.assertAlmostEqual(.028, full['overload_after'], 9)
-        self.assertEqual(.01, full['overload_limit'])
-        self.assertAlmostEqual(.12, full['utilisation_before'], 9)
-        self.assertAlmostEqual(.18, full['utilisation_after'], 9)
-        self.assertEqual(('overload probability', .01),
-                         (full['check'], full['limit']))
-        self.assertAlmostEqual(.028, full['value'], 9)
-        self.assertEqual({'model': 2}, full['rules'])
-        self.assertEqual({'profile': 'aggregate rack'}, full['origins'])
-        self.assertEqual('peak', rows['peak']['check'])
-        self.assertEqual('no profile', rows['unknown']['check'])
+        for key, value in (
+                ('overload_before', .01), ('overload_after', .028),
+                ('overload_limit', .01), ('utilisation_before', .12),
+                ('utilisation_after', .18), ('limit', .01), ('value', .028),
+                ('rules', {'model': 2}),
+                ('origins', {'profile': 'aggregate rack'})):
+            self.assertAlmostEqual(value, rows['full'][key], 9, msg=key)
+        self.assertEqual(
+            {'full': 'overload probability', 'peak': 'peak',
+             'unknown': 'no profile', 'free': None},
+            {host: row['check'] for host, row in rows.items()})
         self.assertTrue(rows['free']['admitted'])
         self.assertEqual(['free', 'full', 'peak', 'unknown'],
                          [row['host'] for row in answer['hosts']])
@@ -167,11 +165,9 @@ class HostsTestCase(ExplainTestCase):
 
     def test_an_instance_is_not_counted_beside_itself(self):
         _, rows = self.explain('--server', base.instance_uuid(2))
-        full = rows['full']
-        self.assertTrue(full['is_there'])
-        self.assertTrue(full['admitted'])
-        self.assertAlmostEqual(0.0, full['overload_before'], 9)
-        self.assertAlmostEqual(.01, full['overload_after'], 9)
+        for key, value in (('is_there', True), ('admitted', True),
+                           ('overload_before', 0.0), ('overload_after', .01)):
+            self.assertAlmostEqual(value, rows['full'][key], 9, msg=key)
         self.assertFalse(rows['free']['is_there'])
         # A name will do.
         self.assertEqual(base.instance_uuid(2), self.explain(
@@ -219,22 +215,16 @@ class HostsTestCase(ExplainTestCase):
 
 class PoliciesTestCase(ExplainTestCase):
 
-    def test_an_observed_host_passes(self):
+    def test_an_observed_host_passes_and_a_margin_raises_its_limit(self):
         self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
-        self.facts(h=packed(switch(), enforced=False))
+        self.facts(h=packed(switch(), enforced=False, prediction_margin=.5))
         answer, rows = self.explain('--flavor', 'busy')
-        self.assertEqual((False, True, False), tuple(
-            rows['h'][key] for key in ('admitted', 'passes', 'enforced')))
+        for key, value in (
+                ('admitted', False), ('passes', True), ('enforced', False),
+                ('value', .028), ('limit', .02), ('overload_limit', .02),
+                ('asked_limit', .01), ('prediction_margin', .5)):
+            self.assertAlmostEqual(value, rows['h'][key], 9)
         self.assertEqual({'overload probability': 1}, answer['refused'])
-
-    def test_a_limit_with_a_margin_has_all_numbers(self):
-        self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
-        self.facts(h=packed(switch(), prediction_margin=.5))
-        _, rows = self.explain('--flavor', 'busy')
-        self.assertEqual((.028, .02), tuple(round(
-            rows['h'][key], 9) for key in ('value', 'limit')))
-        self.assertEqual((.02, .01, .5), tuple(rows['h'][key] for key in (
-            'overload_limit', 'asked_limit', 'prediction_margin')))
         self.assertIn('overload_probability is at least 0.014',
                       rows['h']['fits_if'])
 

@@ -45,13 +45,6 @@ class EvaluateTestCase(command_case.ManageTestCase):
                                         answer['seeds'],
                                         answer['fleets'][0]['instances']))
 
-    def test_cores_and_memory_of_hosts_need_a_trace_that_has_them(self):
-        for options, message in (
-                (['--host-cores', '8'], "cpu_cores: None; expected a"),
-                (['--host-cores', '0'], 'host-cores: 0.0; expected')):
-            self.assert_fails(message, 'evaluate', '--trace', self.trace,
-                              '--saturation-kbps', '100', *options)
-
     def test_the_agnostic_count_is_that_of_cores_and_memory(self):
         times = 1.375e9 + 300.0 * np.arange(600)
         path = os.path.join(self.directory, 'month.npz')
@@ -70,12 +63,6 @@ class EvaluateTestCase(command_case.ManageTestCase):
             line = answer['methods'][0]
             self.assertEqual(('agnostic', hosts, 0), (
                 line['method'], line['hosts'], line['refused']))
-
-    def test_the_limit_is_that_of_the_configuration(self):
-        self._configure('overload_probability = 0.07')
-        answer = self._evaluate('--methods', 'peak', '--seeds', '1')
-        self.assertEqual(0.07, answer['overload_probability'])
-        self.assertEqual(['peak', 'clairvoyant'], self._names(answer))
 
     def test_rolling_after_another_trace(self):
         answer = self._evaluate('--protocol', 'rolling', '--train-trace',
@@ -155,9 +142,12 @@ class EvaluateTestCase(command_case.ManageTestCase):
         self._configure('prediction_margin = 3',
                         'error_budgets = false',
                         'rebalance_most_moves = 7',
-                        'admission_policy = average')
+                        'admission_policy = average',
+                        'overload_probability = 0.07')
         answer = self._evaluate('--methods', 'ours', '--seeds', '1',
                                 '--protocol', 'rolling')
+        self.assertEqual(0.07, answer['overload_probability'])
+        self.assertEqual(['ours', 'clairvoyant'], self._names(answer))
         self.assertEqual((3.0, False, 7, 'average'), tuple(
             answer['settings'][name] for name in (
                 'prediction_margin', 'error_budgets',
@@ -198,6 +188,8 @@ class EvaluateTestCase(command_case.ManageTestCase):
     def test_a_wrong_question_is_told_in_one_line(self):
         base = ('evaluate', '--trace', self.trace, '--saturation-kbps', '9')
         for options, text in (
+                (('--host-cores', '8'), "cpu_cores: None; expected a"),
+                (('--host-cores', '0'), 'host-cores: 0.0; expected'),
                 (('--seeds', '0'), 'seeds: 0'),
                 (('--lifetime-days', '0'), 'lifetime in days: 0.0; expected'),
                 (('--saturation-kbps', '9', '8'),

@@ -76,9 +76,12 @@ class ErrorBudgetTestCase(unittest.TestCase):
         busy = np.where((at >= 20) & (at < 30), 6.0, 1.0)
         return np.array([busy, busy, np.ones(bins)])
 
+    def _moves(self, bins=2 * DAY, conditions=(), **of_strategy):
+        return moves(self._rates(bins), [0, 0, 1],
+                     self._strategy(**of_strategy), **dict(conditions))
+
     def test_a_host_in_debt_is_relieved_once(self):
-        migrations, replayed = moves(self._rates(), [0, 0, 1],
-                                     self._strategy())
+        migrations, replayed = self._moves()
         # .03 of 288 bins at first and of 30 since then are 9.54 bins.
         self.assertEqual(1, len(migrations))
         when, instance, destination = migrations[0]
@@ -87,16 +90,13 @@ class ErrorBudgetTestCase(unittest.TestCase):
         self.assertEqual(10, scripts.judged(replayed).avoidable[0])
 
     def test_with_budget_nothing_moves(self):
-        migrations, _ = moves(self._rates(60), [0, 0, 1],
-                              self._strategy(limit=.2))
-        self.assertEqual([], migrations)
+        self.assertEqual([], self._moves(60, limit=.2)[0])
 
     def test_a_move_that_fails_is_tried_again(self):
         tries = []
         for seed in range(12):
-            migrations, replayed = moves(self._rates(60), [0, 0, 1],
-                                         self._strategy(), failing_share=.5,
-                                         seed=seed)
+            migrations, replayed = self._moves(
+                60, {'failing_share': .5, 'seed': seed})
             hosts = replayed.loads.hosts
             if hosts[2] == 1:
                 tries.append(len(migrations))
@@ -108,20 +108,16 @@ class ErrorBudgetTestCase(unittest.TestCase):
 
     def test_a_host_is_relieved_after_several_rounds_in_debt(self):
         for checks, when in ((2, 31), (4, 33)):
-            migrations, _ = moves(self._rates(), [0, 0, 1],
-                                  self._strategy(checks=checks))
-            self.assertEqual(when, migrations[0][0])
+            self.assertEqual(when, self._moves(checks=checks)[0][0][0])
 
     def test_the_limits_on_the_number_of_moves_hold(self):
         # A quarter of three instances in a week: none.
-        self.assertEqual([], moves(self._rates(), [0, 0, 1], self._strategy(
-            churn=relief.Churn(0.0, 10)))[0])
+        self.assertEqual([], self._moves(churn=relief.Churn(0.0, 10))[0])
         # One whose migration failed rests.
         for seed in range(12):
-            migrations, _ = moves(
-                self._rates(60), [0, 0, 1], self._strategy(
-                    churn=relief.Churn(1e9, 10, 10.0)),
-                failing_share=.5, seed=seed)
+            migrations, _ = self._moves(
+                60, {'failing_share': .5, 'seed': seed},
+                churn=relief.Churn(1e9, 10, 10.0))
             rows = [row for _, row, _ in migrations]
             self.assertEqual(len(set(rows)), len(rows))
 
@@ -240,9 +236,9 @@ class ProtocolTestCase(unittest.TestCase):
             changed = self._results(**condition)
             for name, unchanged in (('clairvoyant', True), ('none', True),
                                     ('ours', False)):
-                self.assertEqual(unchanged, _figures(plain[name]) == _figures(
-                        changed[name]),
-                                 (condition, name))
+                self.assertEqual(
+                    unchanged, _figures(plain[name]) == _figures(
+                        changed[name]), (condition, name))
 
     def test_missing_samples_change_what_is_known_not_what_is_judged(self):
         plain, with_gaps = self._results(), self._results(missing_share=.3)
