@@ -134,11 +134,6 @@ class EvaluateTestCase(command_case.ManageTestCase):
         self.assertEqual(alone[0] + alone[1], together['methods'])
 
     def test_settings_are_those_of_the_configuration(self):
-        shipped = self._evaluate('--methods', 'peak', '--seeds', '1')
-        self.assertEqual((0.01, 24, 2.0, True, 30.0), tuple(
-            shipped['settings'][name] for name in (
-                'overload_probability', 'min_samples', 'prediction_margin',
-                'error_budgets', 'modeler_half_life_days')))
         self._configure('prediction_margin = 3',
                         'error_budgets = false',
                         'rebalance_most_moves = 7',

@@ -40,8 +40,8 @@ class Recorder(methods.Method):
         super().__init__('recorder', self._start)
         self.calls = []
 
-    def placed(self):
-        return [placement for kind, placement in self.calls if kind == 'place']
+    def told(self, kind):
+        return [value for of_kind, value in self.calls if of_kind == kind]
 
 
 def case(trace, saturation_kbps=10.0, overload_probability=0.01, **keywords):
@@ -190,8 +190,8 @@ class StaticTestCase(unittest.TestCase):
         second_method.name = 'other'
         trace = traces.make_trace(np.ones((20, 8)))
         protocols.evaluate(case(trace), [method, second_method], 3)
-        self.assertEqual(method.placed(), second_method.placed())
-        orders = [method.placed()[i:i + 20] for i in (0, 20, 40)]
+        self.assertEqual(method.told('place'), second_method.told('place'))
+        orders = [method.told('place')[i:i + 20] for i in (0, 20, 40)]
         self.assertEqual([list(range(20))] * 3, [sorted(x) for x in orders])
         self.assertNotEqual(orders[0], orders[1])
 
@@ -219,14 +219,14 @@ class RollingTestCase(unittest.TestCase):
 
     def test_models_are_refitted_daily_on_what_is_known_by_then(self):
         recorder, _ = self._run()
-        learned = [rows for kind, rows in recorder.calls if kind == 'learn']
+        learned = recorder.told('learn')
         self.assertEqual([0, DAY, 2 * DAY, 3 * DAY],
                          [rates.shape[1] for rates in learned])
         np.testing.assert_array_equal(self.rows[:, :3 * DAY], learned[3])
 
     def test_history_can_start_with_the_arrival(self):
         recorder, _ = self._run(history='arrival')
-        learned = [rows for kind, rows in recorder.calls if kind == 'learn'][3]
+        learned = recorder.told('learn')[3]
         for row, arrival in enumerate(self.arrivals):
             self.assertTrue(np.isnan(learned[row, :arrival]).all())
             np.testing.assert_array_equal(
@@ -241,7 +241,7 @@ class RollingTestCase(unittest.TestCase):
     def test_instances_come_in_order_of_arrival(self):
         recorder, _ = self._run()
         self.assertEqual(np.argsort(self.arrivals, kind='stable').tolist(),
-                         recorder.placed())
+                         recorder.told('place'))
 
     def test_a_host_is_judged_from_its_first_instance_on(self):
         _, result = self._run()
@@ -259,7 +259,7 @@ class RollingTestCase(unittest.TestCase):
         # On the first day nothing is known yet.
         placed = int((self.arrivals < DAY).sum())
         self.assertEqual(([30 - placed], placed),
-                         (result.refused, len(recorder.placed())))
+                         (result.refused, len(recorder.told('place'))))
 
 
 class LimitsTestCase(unittest.TestCase):
