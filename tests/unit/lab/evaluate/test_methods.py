@@ -8,6 +8,7 @@ import unittest
 
 import numpy as np
 
+from tests.unit.lab.evaluate import scripts
 from tests.unit.lab.evaluate import traces
 from vswitch_aware_scheduler.lab.evaluate import methods
 from vswitch_aware_scheduler.traffic import estimate
@@ -123,10 +124,6 @@ class OursTestCase(MethodTestCase):
             # The table has 256 cells.
             self.assertGreaterEqual(predicted, .98 * exact)
 
-    def test_a_silent_instance_costs_nothing(self):
-        rows = [on_off(50, 10.0), np.zeros(BINS), np.zeros(BINS)]
-        self.assertEqual([3], self.sizes('ours', rows, 10.0))
-
     def test_predicted_matches_realised_where_the_model_holds(self):
         # Independent, identically distributed bins and three levels, which
         # the fitted states carry exactly: the share of overload in a fresh
@@ -232,33 +229,50 @@ class PriorTestCase(MethodTestCase):
 
 class PublishedTestCase(MethodTestCase):
 
-    def test_peaks_add_up_to_the_capacity(self):
-        rows = [on_off(1, rate) for rate in (60, 30, 10, 1)]
-        self.assertEqual([3, 1], self.sizes('peak', rows, 100.0))
-
-    def test_average_adds_up_means(self):
-        rows = [on_off(50, 100.0)] * 5
-        packer = self.pack('average', rows, 200.0)
-        self.assertEqual([4, 1], list(map(len, packer.residents)))
-        # P(3 or 4 of 4 are on).
-        self.assertAlmostEqual(5 / 16, packer.predicted()[0])
-
-    def test_percentiles_add_up_and_the_last_percent_is_free(self):
-        rows = [on_off(1, 1000.0, off=10.0)] * 11
-        packer = self.pack('p99', rows, 100.0)
-        self.assertEqual([10, 1], list(map(len, packer.residents)))
-        np.testing.assert_allclose([1 - .99 ** 10, .01],
-                                   packer.predicted())
-
-    def test_sbp_is_the_normal_quantile_of_the_sum(self):
-        # Mean 50, variance 2500 each; z of 2.5 % is 1.96.
-        z = statistics.NormalDist().inv_cdf(0.975)
-        exact = 4 * 50 + z * 50 * math.sqrt(4)
-        rows = [on_off(50, 100.0)] * 5
-        self.assertEqual([4, 1], self.sizes('sbp', rows, exact + 1e-6, 0.025))
-        self.assertEqual(3, self.sizes('sbp', rows, exact - 1e-3, 0.025)[0])
-        packer = self.pack('sbp', rows, exact + 1e-6, 0.025)
-        self.assertAlmostEqual(0.025, packer.predicted()[0], places=6)
+    def test_each_method_fills_hosts_by_its_rule(self):
+        silent = [on_off(50, 10.0), np.zeros(BINS), np.zeros(BINS)]
+        halves = [on_off(50, 100.0)] * 5
+        # Mean 50 and variance 2500 each; z of 2.5 % is 1.96.
+        quantile = 200 + 100 * statistics.NormalDist().inv_cdf(.975)
+        spikes = [on_off(50, 100.0), on_off(50, 10.0)]
+        # P(more than 2 of n are on) <= 5 % holds up to n = 8.
+        self.assertLess(above(2, 8, .1), .05)
+        self.assertGreater(above(2, 9, .1), .05)
+        shares = [.1, .3, .5, .2]
+        more_than_two = sum(
+            math.prod(p if on else 1 - p for p, on in zip(shares, state))
+            for state in itertools.product([0, 1], repeat=4)
+            if sum(state) > 2)
+        for name, rule, rows, capacity, limit, sizes, predicted in (
+                ('ours', 'silent instances cost nothing', silent, 10.0, .01,
+                 [3], None),
+                ('peak', 'peaks add up',
+                 [on_off(1, rate) for rate in (60, 30, 10, 1)], 100.0, .01,
+                 [3, 1], None),
+                ('average', '3 or 4 of 4 are on', halves, 200.0, .01, [4, 1],
+                 5 / 16),
+                ('p99', 'the last percent is free',
+                 [on_off(1, 1000.0, off=10.0)] * 11, 100.0, .01, [10, 1],
+                 1 - .99 ** 10),
+                ('sbp', 'the normal quantile of the sum', halves,
+                 quantile + 1e-6, .025, [4, 1], .025),
+                ('sbp', 'and not less', halves, quantile - 1e-3, .025,
+                 [3, 2], None),
+                ('queue', 'two blocks of 100 for all',
+                 [on_off(10, 110.0, off=10.0)] * 12, 8 * 10.0 + 2 * 100.0,
+                 .05, [8, 4], None),
+                *(('queue', 'blocks are as large as the largest spike', order,
+                   capacity, .01, sizes, None)
+                  for order in (spikes, spikes[::-1])
+                  for capacity, sizes in ((150.0, [1, 1]), (200.0, [2]))),
+                ('queue', 'different chains count exactly',
+                 [on_off(int(100 * share), 10.0) for share in shares], 25.0,
+                 .5, [4], more_than_two)):
+            with self.subTest(name, rule=rule):
+                packer = self.pack(name, rows, capacity, limit)
+                self.assertEqual(sizes, list(map(len, packer.residents)))
+                if predicted is not None:
+                    self.assertAlmostEqual(predicted, packer.predicted()[0], 6)
 
     def test_n_sigma_is_mean_and_five_deviations_of_the_hosts_sum(self):
         generator = np.random.default_rng(6)
@@ -266,44 +280,13 @@ class PublishedTestCase(MethodTestCase):
         rows[1] += rows[0]
         known = traces.known_of(rows)
         packer = self.pack('nsigma', rows, 300.0, known=known)
-        placed = [list(host) for host in packer.residents]
-        expected = []
-        for row in range(12):
-            for host in expected:
-                total = rows[host + [row]].sum(axis=0)
-                if total.mean() + 5 * total.std() <= 300.0:
-                    host.append(row)
-                    break
-            else:
-                expected.append([row])
-        self.assertEqual(expected, placed)
-        self.assertGreater(len(expected), 1)
 
-    def test_queue_reserves_blocks_for_the_binomial_quantile(self):
-        # Base 1, spikes of 10, on 10 % of the time: with two blocks for all,
-        # P(more than 2 of n are on) <= 5 % holds up to n = 8.
-        self.assertLess(above(2, 8, .1), .05)
-        self.assertGreater(above(2, 9, .1), .05)
-        rows = [on_off(10, 110.0, off=10.0)] * 12
-        sizes = self.sizes('queue', rows, 8 * 10.0 + 2 * 100.0, 0.05)
-        self.assertEqual(8, sizes[0])
+        def fits(residents):
+            total = rows[residents].sum(axis=0)
+            return total.mean() + 5 * total.std() <= 300.0
 
-    def test_queue_blocks_are_as_large_as_the_largest_spike(self):
-        rows = [on_off(50, 100.0), on_off(50, 10.0)]
-        for order in (rows, rows[::-1]):
-            self.assertEqual([1, 1], self.sizes('queue', order, 150.0))
-            self.assertEqual([2], self.sizes('queue', order, 200.0))
-
-    def test_queue_counts_different_chains_exactly(self):
-        shares = [0.1, 0.3, 0.5, 0.2]
-        packer = self.pack('queue', [on_off(int(100 * share), 10.0)
-                                     for share in shares], 25.0, 0.5)
-        self.assertEqual([4], [len(x) for x in packer.residents])
-        tail = sum(
-            math.prod(p if on else 1 - p for p, on in zip(shares, state))
-            for state in itertools.product([0, 1], repeat=4)
-            if sum(state) > 2)
-        self.assertAlmostEqual(tail, packer.predicted()[0])
+        self.assertEqual(scripts.first_fit(12, fits), packer.residents)
+        self.assertGreater(len(packer.residents), 1)
 
     def test_chernoff_is_the_closed_form_of_a_binomial(self):
         # n chains on 10 % of the time: exp(-n KL(k/n, p)) bounds P(>= k).

@@ -27,18 +27,12 @@ class ResourcesTestCase(unittest.TestCase):
         needs = generator.integers(1, 5, (40, 2)) * [.1, 1024]
         packer = scripts.First()
         packer.limit_resources(needs, (.7, 8192.0))
-        expected = []
         for row in range(40):
             packer.place(row)
-            for rows in expected:
-                # Tenths, in whole numbers.
-                if (np.rint(needs[rows + [row]] * [10, 1]).sum(axis=0)
-                        <= (7, 8192)).all():
-                    rows.append(row)
-                    break
-            else:
-                expected.append([row])
-        self.assertEqual(expected, packer.residents)
+        # Tenths, in whole numbers.
+        self.assertEqual(scripts.first_fit(40, lambda rows: (
+            np.rint(needs[rows] * [10, 1]).sum(axis=0) <= (7, 8192)).all()),
+            packer.residents)
 
     def test_the_clairvoyant_looks_on_behind_a_host_without_room(self):
         # Seventeen hosts, without a core left but for the last.
@@ -69,18 +63,13 @@ class ClairvoyantTestCase(unittest.TestCase):
             rates = generator.integers(0, 12, (9, 10)).astype(float)
             from_bin = np.sort(generator.integers(0, 8, 9))
             limit = (0.0, 0.1, 0.3)[trial % 3]
-            expected = []
-            for row in range(9):
-                for host in expected:
-                    count, bins = avoidable(rates, host + [row], from_bin,
-                                            10.0)
-                    if count <= limit * bins + 1e-12:
-                        host.append(row)
-                        break
-                else:
-                    expected.append([row])
+
+            def fits(rows, rates=rates, from_bin=from_bin, limit=limit):
+                count, bins = avoidable(rates, rows, from_bin, 10.0)
+                return count <= limit * bins + 1e-12
+
             packer = self._packed(rates, from_bin, 10.0, limit)
-            self.assertEqual(expected, packer.residents)
+            self.assertEqual(scripts.first_fit(9, fits), packer.residents)
 
     def test_clairvoyant_packing_predicts_what_happens(self):
         generator = np.random.default_rng(8)
