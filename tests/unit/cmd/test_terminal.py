@@ -135,16 +135,12 @@ class RunTestCase(unittest.TestCase):
             self.assertTrue(errors[:-1].isprintable())
 
     def test_debug_shows_an_escaped_traceback(self):
-        _, _, errors = _run(mock.Mock(side_effect=ValueError('\x1b')),
-                            debug=True)
+        status, _, errors = _run(mock.Mock(side_effect=ValueError('\x1b')),
+                                 debug=True, failure=255)
+        self.assertEqual(255, status)
         self.assertIn('Traceback', errors)
         self.assertIn(r'ValueError: \x1b', errors)
         self.assertNotIn('\x1b', errors)
-
-    def test_the_status_after_an_error_is_that_of_the_command(self):
-        self.assertEqual(255, _run(mock.Mock(side_effect=ValueError('x')),
-                                   failure=255)[0])
-        self.assertEqual(7, _run(lambda: 7)[0])
 
     def test_an_interrupt_says_what_it_left(self):
         status, _, errors = _run(mock.Mock(side_effect=KeyboardInterrupt),

@@ -163,27 +163,21 @@ class StaticTestCase(unittest.TestCase):
         figures = self._figures([[1, 1, 6, nan], [1, 1, 6, 6]])
         self.assertEqual(0.5, figures['overload_mean'])
 
-    def test_the_first_days_are_learned_from(self):
-        recorder = Recorder()
+    def test_the_first_days_or_another_trace_are_learned_from(self):
         rows = np.arange(2.0 * 4 * DAY).reshape(2, -1) % 7
-        self._figures(rows, recorder, train_days=1)
-        np.testing.assert_array_equal(rows[:, :DAY], recorder.calls[0][1])
-        recorder = Recorder()
-        self._figures(rows, recorder)
-        np.testing.assert_array_equal(rows[:, :2 * DAY],
-                                      recorder.calls[0][1])
+        past = [[1, 2, 3], [4, 5, 6]]
+        for keywords, learned in (
+                ({'train_days': 1}, rows[:, :DAY]), ({}, rows[:, :2 * DAY]),
+                ({'past': traces.make_trace(past, traces.START - 1e6)}, past)):
+            recorder = Recorder()
+            self._figures(rows, recorder, **keywords)
+            np.testing.assert_array_equal(learned, recorder.calls[0][1])
 
     def test_days_to_learn_from_leave_something_to_judge(self):
         for days in (0, 1, 5):
             with self.assertRaisesRegex(exceptions.InvalidInput,
                                         f'training days: {days}; expected'):
                 self._figures(np.ones((1, DAY)), train_days=days)
-
-    def test_another_trace_is_learned_from_as_a_whole(self):
-        recorder = Recorder()
-        past = traces.make_trace([[1, 2, 3]], traces.START - 1e6)
-        self._figures([[4, 5]], recorder, past=past)
-        np.testing.assert_array_equal([[1, 2, 3]], recorder.calls[0][1])
 
     def test_all_methods_pack_in_the_same_order(self):
         method, second_method = Recorder(), Recorder()

@@ -56,12 +56,6 @@ def moves(rates, hosts, strategy, **conditions):
     return script.made, replayed
 
 
-def steady_moves(strategy, rates, hosts):
-    """Return the moves of instances with constant rates."""
-    return moves(np.array(rates)[:, None] * np.ones(9), hosts,
-                 strategy(10.0))[0]
-
-
 class ErrorBudgetTestCase(unittest.TestCase):
 
     def _strategy(self, limit=.05, checks=1, churn=None, places=True,
@@ -88,8 +82,7 @@ class ErrorBudgetTestCase(unittest.TestCase):
         self.assertEqual((30, 1), (when, destination))
         self.assertIn(instance, (0, 1))
         self.assertEqual(10, scripts.judged(replayed).avoidable[0])
-
-    def test_with_budget_nothing_moves(self):
+        # Within its budget nothing moves.
         self.assertEqual([], self._moves(60, limit=.2)[0])
 
     def test_a_move_that_fails_is_tried_again(self):
@@ -129,27 +122,30 @@ class ErrorBudgetTestCase(unittest.TestCase):
             self.assertEqual([('host', 0)] * places, list(strategy.debts()))
 
 
-class WorkloadBalanceTestCase(unittest.TestCase):
+class PublishedTestCase(unittest.TestCase):
 
-    def test_the_largest_that_is_not_above_the_excess_goes_to_the_idlest(
-            self):
-        # 9 of 10 with a mean of 13 / 3: 4.67 too much.
-        self.assertEqual([(1, 0, 2)], steady_moves(
-            strategies.WorkloadBalance, [4.0, 3.0, 2.0, 3.0, 1.0],
-            [0, 0, 0, 1, 2]))
-
-    def test_below_the_threshold_nothing_moves(self):
-        self.assertEqual([], steady_moves(
-            strategies.WorkloadBalance, [4.0, 3.9, 1.0], [0, 0, 1]))
-
-    def test_an_empty_host_where_no_other_stays_below_the_threshold(self):
-        for rate, destination in ((6.0, 1), (7.5, 2)):
-            self.assertEqual((1, 2, destination), steady_moves(
-                strategies.WorkloadBalance, [5.0, 3.9, 1.0, rate],
-                [0, 0, 0, 1])[0])
-
-
-class SandpiperTestCase(unittest.TestCase):
+    def test_instances_with_constant_rates_move_by_the_published_rules(self):
+        for strategy, rates, hosts, expected in (
+                # 9 of 10 with a mean of 13 / 3 are 4.67 too much: the largest
+                # that is not above this goes to the idlest host.
+                (strategies.WorkloadBalance, [4.0, 3.0, 2.0, 3.0, 1.0],
+                 [0, 0, 0, 1, 2], [(1, 0, 2)]),
+                # Below the threshold.
+                (strategies.WorkloadBalance, [4.0, 3.9, 1.0], [0, 0, 1], []),
+                # An empty host, if no other stays below the threshold.
+                *((strategies.WorkloadBalance, [5.0, 3.9, 1.0, rate],
+                   [0, 0, 0, 1], [(1, 2, destination)])
+                  for rate, destination in ((6.0, 1), (7.5, 2))),
+                # It does not fit elsewhere.
+                (strategies.Sandpiper, [4.0, 3.9, 6.0], [0, 0, 1],
+                 [(5, 0, 2)]),
+                # 8.5 is hot and fits nowhere else: the others go, together.
+                (strategies.Sandpiper, [8.5, 2.0, 1.0, 6.9], [0, 0, 0, 1],
+                 [(5, 1, 2), (5, 2, 2)])):
+            with self.subTest(strategy, rates=rates):
+                self.assertEqual(expected, moves(
+                    np.array(rates)[:, None] * np.ones(9), hosts,
+                    strategy(10.0))[0])
 
     def test_three_of_five_samples_make_a_hotspot(self):
         for above, expected in ((2, []), (3, [(9, 0, 1)])):
@@ -158,15 +154,6 @@ class SandpiperTestCase(unittest.TestCase):
             rates[1, -1] = 3.9
             self.assertEqual(expected, moves(
                 rates, [0, 0, 1], strategies.Sandpiper(10.0))[0])
-
-    def test_what_does_not_fit_elsewhere_goes_to_an_empty_host(self):
-        self.assertEqual([(5, 0, 2)], steady_moves(
-            strategies.Sandpiper, [4.0, 3.9, 6.0], [0, 0, 1]))
-
-    def test_a_host_that_was_opened_takes_more_in_the_same_round(self):
-        # 8.5 is hot and fits nowhere else: the others go, together.
-        self.assertEqual([(5, 1, 2), (5, 2, 2)], steady_moves(
-            strategies.Sandpiper, [8.5, 2.0, 1.0, 6.9], [0, 0, 0, 1])[:2])
 
 
 def _figures(result):

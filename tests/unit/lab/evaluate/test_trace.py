@@ -98,26 +98,27 @@ class HistoryTestCase(unittest.TestCase):
         self.assertEqual([6, 10], [counts.total_samples
                                    for counts in known.counts])
 
-    def test_only_samples_before_the_moment_are_known(self):
-        history = trace.History(traces.make_trace([[1, 2, 9]]), 0, [0])
-        past = history.until(2)
-        self.assertEqual((2, 2.0, 1.5),
-                         (past.samples[0], past.peak[0], past.mean[0]))
-        self.assertEqual(9.0, history.until(3).peak[0])
-
-    def test_an_instance_is_known_from_its_own_bin_on(self):
-        history = trace.History(traces.make_trace([[9, 1, 2], [9, 9, 3]]),
-                                0, [1, 5])
-        past = history.until(3)
-        np.testing.assert_array_equal([2, 0], past.samples)
-        np.testing.assert_array_equal([2, 0], past.peak)
-        np.testing.assert_array_equal([0.25, 0], past.variance)
-        self.assertIsNone(past.counts[1])
-
-    def test_bins_of_the_past_are_known_of_all(self):
-        history = trace.History(traces.make_trace([[1, 2, 3, 4]]), 2, [3])
-        np.testing.assert_array_equal([[1, 2, NAN, 4]],
-                                      history.until(4).rates)
+    def test_what_is_known_are_the_past_and_the_bins_since_the_arrival(self):
+        for rows, begin, arrivals, until, known in (
+                # Only samples before the moment.
+                ([[1, 2, 9]], 0, [0], 2, [[1, 2]]),
+                ([[1, 2, 9]], 0, [0], 3, [[1, 2, 9]]),
+                ([[1.0]], 0, [0], 0, [[]]),
+                ([[9, 1, 2], [9, 9, 3]], 0, [1, 5], 3,
+                 [[NAN, 1, 2], [NAN, NAN, NAN]]),
+                ([[1, 2, 3, 4]], 2, [3], 4, [[1, 2, NAN, 4]])):
+            past = trace.History(traces.make_trace(rows), begin,
+                                 arrivals).until(until)
+            np.testing.assert_array_equal(known, past.rates)
+            for row, rates in enumerate(known):
+                samples = [rate for rate in rates if rate == rate] or [0]
+                for name, value in (
+                        ('peak', max(samples)), ('mean', np.mean(samples)),
+                        ('variance', np.var(samples))):
+                    self.assertEqual(value, getattr(past, name)[row], name)
+                number = int(np.isfinite(rates).sum())
+                self.assertEqual(number, past.samples[row])
+                self.assertEqual(number == 0, past.counts[row] is None)
 
     def test_counting_day_by_day_is_counting_at_once(self):
         generator = np.random.default_rng(5)
@@ -149,8 +150,3 @@ class HistoryTestCase(unittest.TestCase):
         past = traces.known_of(rows)
         # The 198th of 200, the last of 10, none of none.
         np.testing.assert_array_equal([197, 9, 0], past.p99)
-
-    def test_nothing_is_known_before_the_first_bin(self):
-        past = trace.History(traces.make_trace([[1.0]]), 0, [0]).until(0)
-        for name in ('samples', 'peak', 'mean', 'variance', 'p99'):
-            np.testing.assert_array_equal([0], getattr(past, name))
