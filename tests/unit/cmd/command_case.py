@@ -46,6 +46,12 @@ class ManageTestCase(base.StoreTestCase):
         self.assertEqual((0, ''), (status, errors))
         return output
 
+    def assert_holds(self, thing, **values):
+        """Assert some values of a mapping, or attributes of an object."""
+        self.assertEqual(values, {
+            name: thing[name] if isinstance(thing, dict)
+            else getattr(thing, name) for name in values})
+
     def assert_fails(self, words, *command, status=1, **how):
         exit_status, output, errors = self.run_command(*command, **how)
         self.assertEqual((status, ''), (exit_status, output), errors)

@@ -79,8 +79,7 @@ class ListsTestCase(CommandTestCase):
         self.make_store().write(host_profiles=[store.HostProfile(
             'other', 'nobody knows', source='operator')], now=base.NOW)
         rows = self.json(fleet.List, '--sort-column', 'Used')
-        self.assertEqual('other', rows[-1]['Host'])
-        self.assertIsNone(rows[-1]['Used'])
+        self.assert_holds(rows[-1], Host='other', Used=None)
         text = self.osc(fleet.List, '-f', 'csv', '-c', 'Host', '-c',
                         'Used', '--sort-column', 'Host')
         self.assertIn('"other",""', text.splitlines()[-1])

@@ -130,5 +130,4 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         for options, failed in ((('--start', '2023-11-14T22:13:05'), 1),
                                 (('--end', '2023-11-14T22:13:10'), 0)):
             summary = self.ask('decision', 'summary', *options)
-            self.assertEqual((1, failed), (summary['requests'],
-                                           summary['would_fail']))
+            self.assert_holds(summary, requests=1, would_fail=failed)

@@ -177,9 +177,8 @@ class HostsTestCase(ExplainTestCase):
         self.store.write_decisions([fake_store.decision(
             9, flavor='busy', project='q')])
         answer, rows = self.explain('--server', base.instance_uuid(9))
-        self.assertEqual(('busy', 'q', 'flavor', []), (
-            answer['flavor'], answer['project'], answer['rule'],
-            answer['remarks']))
+        self.assert_holds(answer, flavor='busy', project='q', rule='flavor',
+                          remarks=[])
         self.assertAlmostEqual(.028, rows['full']['overload_after'], 9)
 
     def test_an_unknown_instance_counts_by_the_default(self):
@@ -260,8 +259,7 @@ class PoliciesTestCase(ExplainTestCase):
                 word for item in networks for word in ('--network', item)))
             self.assertEqual(admitted, rows['h']['admitted'], networks)
             check = self.checks(rows['h'])['tunnels']
-            self.assertEqual((2, adds, 2), (check['before'], check['adds'],
-                                            check['limit']))
+            self.assert_holds(check, before=2, adds=adds, limit=2)
         self.assertEqual(['the limit of 2 is at least 3 networks, or 1 fewer '
                           'are on the host'], rows['h']['fits_if'])
 
@@ -275,9 +273,8 @@ class PoliciesTestCase(ExplainTestCase):
         self.assertEqual({'uplink': 2}, answer['refused'])
         for row in rows.values():
             shown, = row['uplinks']
-            self.assertEqual(('tor', False, 2, .01), (
-                shown['uplink'], shown['admitted'], shown['instances'],
-                shown['overload_limit']))
+            self.assert_holds(shown, uplink='tor', admitted=False, instances=2,
+                              overload_limit=.01)
             self.assertAlmostEqual(.01, shown['overload_before'], 9)
             self.assertAlmostEqual(.028, shown['overload_after'], 9)
             # The host alone has room.

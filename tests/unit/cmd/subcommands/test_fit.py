@@ -51,9 +51,8 @@ class FitTestCase(command_case.ManageTestCase):
         self.assertEqual(
             f'vswitch-manage: made a new store: {self.url}\n', errors)
         answer = json.loads(output)
-        self.assertEqual((5, 2, 3, 1), (
-            answer['instances'], answer['fitted'], answer['refused'],
-            answer['generation']))
+        self.assert_holds(answer, instances=5, fitted=2, refused=3,
+                          generation=1)
         self.assertEqual({'no traffic': 1, 'no usable sample': 1,
                           'fewer than 24 samples': 1}, answer['reasons'])
         self.assertEqual(
@@ -63,8 +62,7 @@ class FitTestCase(command_case.ManageTestCase):
              for item in answer['refused_instances']})
         self.assertEqual(30, answer['refused_samples']['missing'])
         record = self.model('10')
-        self.assertEqual(('10', 'file', self.COUNT),
-                         (record.name, record.source, record.samples))
+        self.assert_holds(record, name='10', source='file', samples=self.COUNT)
         self.assertEqual(self.COUNT, record.counts.total_samples)
         self.assertAlmostEqual(self.rates.sum(axis=1).max(),
                                record.model.rates[:, :2].sum(axis=1).max())
@@ -85,9 +83,8 @@ class FitTestCase(command_case.ManageTestCase):
                     f'[vswitch_{name}]', f'endpoint_override = {server.url}',
                     'period_seconds = 300', 'requests_per_second = 1000')
                 answer = self.ask('fit', '--telemetry', name)
-                self.assertEqual(
-                    (f'{name} {server.url}', 3),
-                    (answer['source'], answer['fitted']))
+                self.assert_holds(answer, source=f'{name} {server.url}',
+                                  fitted=3)
                 self.assertLess(0, answer['refused_samples']['absurd'])
                 server.faults[:] = [telemetry_stand_ins.status(403)]
                 self.assert_fails('HTTP 403', 'fit', '--telemetry', name)
@@ -143,8 +140,7 @@ class FitTestCase(command_case.ManageTestCase):
             ['young', 0, 7000, 0]]))
         self.assertEqual((18, 1), (answer['fitted'], answer['priors']))
         [prior] = self.ask('prior', 'list')['priors']
-        self.assertEqual((None, None, 20.0), (
-            prior['flavor'], prior['project'], prior['members']))
+        self.assert_holds(prior, flavor=None, project=None, members=20.0)
         self.assertAlmostEqual(90.0, prior['mean']['egress_kbps'], delta=1.0)
         self.assertEqual('fleet', self.ask('prior', 'show')['prior_of'])
         # The models and the priors are one generation.
@@ -158,8 +154,7 @@ class FitTestCase(command_case.ManageTestCase):
         # A second time replaces the models of the first.
         for generation in (2, 3):
             answer = self.ask('fit', '--path', self.trace)
-            self.assertEqual((2, generation),
-                             (answer['fitted'], answer['generation']))
+            self.assert_holds(answer, fitted=2, generation=generation)
         self.assertEqual(5.0, self.model('quiet').model.mean[0])
         self.assertEqual(4, len(store.Store(self.url).models()))
         self._configure('min_samples = 5')

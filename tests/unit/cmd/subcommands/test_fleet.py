@@ -39,12 +39,10 @@ class HostsTestCase(FleetTestCase):
         answer = self.ask('fleet')
         self.assertEqual([], answer['remarks'])
         loaded, empty = answer['hosts']
-        self.assertEqual(
-            ('h1', 'p', 'aggregate rack', 3, 3, 0, 0, 0, .005, 4.0, .02, []),
-            tuple(loaded[key] for key in (
-                'host', 'profile', 'origin', 'instances', 'with_model',
-                'with_flavor', 'with_prior', 'unknown', 'limit',
-                'prediction_margin', 'asked_limit', 'uplinks')))
+        self.assert_holds(loaded, host='h1', profile='p',
+                          origin='aggregate rack', instances=3, with_model=3,
+                          with_flavor=0, with_prior=0, unknown=0, limit=.005,
+                          prediction_margin=4.0, asked_limit=.02, uplinks=[])
         for key, exact in (('overload_probability', .001),
                            ('loss_fraction', 50 * .001 / 30),
                            ('utilisation', 30 / 250)):
@@ -56,8 +54,7 @@ class HostsTestCase(FleetTestCase):
         # It lasts until the first of three goes off.
         self.assertAlmostEqual(200.0, loaded['mean_episode_seconds'])
         self.assertLess(empty['overload_probability'], 1e-9)
-        self.assertEqual((0, None), (empty['episodes_per_day'],
-                                     empty['mean_episode_seconds']))
+        self.assert_holds(empty, episodes_per_day=0, mean_episode_seconds=None)
 
     def test_by_which_rule_instances_count_is_shown(self):
         self.put({'h1': (1, 2, 3)}, {1: ON_OFF},
@@ -80,8 +77,7 @@ class HostsTestCase(FleetTestCase):
                     'overload_probability', 'loss_fraction',
                     'episodes_per_day'):
             self.assertIsNone(first[key], key)
-        self.assertEqual((None, 0.0), (second['limit'],
-                                       second['utilisation']))
+        self.assert_holds(second, limit=None, utilisation=0.0)
         # One whose stored policy cannot be used hinders no other.
         self.assertFalse(third['judged'])
         self.assertIn('h3 among them', self.ask('fleet')['remarks'][0])
@@ -138,8 +134,7 @@ class HostsTestCase(FleetTestCase):
         self.assertAlmostEqual(-.1, by_name['left_days'])
         self.assertTrue(by_name['in_debt'])
         self.assertEqual({'1h': 3.0, '6h': 1.5}, by_name['burn_rates'])
-        self.assertEqual((None, None), (rows[2]['budget_left'],
-                                        rows[2]['error_budget']))
+        self.assert_holds(rows[2], budget_left=None, error_budget=None)
         header, *rows = commands.table(self.text('fleet'))
         self.assertEqual(
             [('0.25', '3 d', '1.5'), ('0.25', '-0.1 d', '1.5'),
@@ -291,8 +286,7 @@ class RoomTestCase(FleetTestCase):
                                self.now)
         self.assert_room('flavor', [3, 3, None], '--flavor', 'steady')
         [row] = self.ask('fleet', '--uplinks')['uplinks']
-        self.assertEqual(('tor', 2, 6), (row['uplink'], row['hosts'],
-                                         row['instances']))
+        self.assert_holds(row, uplink='tor', hosts=2, instances=6)
         self.assertAlmostEqual(600 / 900, row['utilisation'])
 
     def test_the_least_room_comes_first(self):

@@ -43,11 +43,9 @@ class ModelCommandTestCase(command_case.ManageTestCase):
         self.assertIsInstance(shown['samples'], int)
         self.assertEqual({'egress_kbps', 'ingress_kbps', 'kpps'},
                          set(shown['peak']))
-        self.assertEqual(
-            ('10', 'file', 500, base.NOW, base.NOW + 150000, base.NOW, 2),
-            tuple(shown[name] for name in (
-                'name', 'source', 'samples', 'window_start', 'window_end',
-                'updated_at', 'format_version')))
+        self.assert_holds(shown, name='10', source='file', samples=500,
+                          window_start=base.NOW, window_end=base.NOW + 150000,
+                          updated_at=base.NOW, format_version=2)
 
     def test_show_prints_at_how_many_instants_it_was_sampled(self):
         uuid = base.instance_uuid(12)
@@ -83,8 +81,7 @@ class ModelCommandTestCase(command_case.ManageTestCase):
 
     def test_show_says_nothing_of_samples_that_it_does_not_have(self):
         shown = self.ask('model', 'show', base.instance_uuid(8))
-        self.assertEqual((None, None), (shown['period_seconds'],
-                                        shown['sample_correlation']))
+        self.assert_holds(shown, period_seconds=None, sample_correlation=None)
 
     def test_show_takes_a_name_and_an_uppercase_uuid(self):
         self.assertEqual(base.instance_uuid(7),

@@ -33,8 +33,7 @@ class PriorCommandTestCase(command_case.ManageTestCase):
             [(group['flavor'], group['project'], group['members'])
              for group in priors])
         self.assertAlmostEqual(30.1, priors[0]['mean']['egress_kbps'])
-        self.assertEqual((60.0, base.NOW), (priors[0]['p99_kbps'],
-                                            priors[0]['updated_at']))
+        self.assert_holds(priors[0], p99_kbps=60.0, updated_at=base.NOW)
         # What is not known of packets is no zero.
         self.assertEqual([False, True, True], [
             group['mean']['kpps'] is None for group in priors])

@@ -33,8 +33,7 @@ class ProfileCommandTestCase(command_case.ManageTestCase):
                    for item in self.ask('profile', 'list')['profiles']}
         self.assertEqual((self.file, None), (
             by_name['rack']['origin'], by_name['rack']['calibration_command']))
-        self.assertEqual((2016, 'low'), (by_name['ovs-geneve']['published'],
-                                         by_name['ovs-geneve']['trust']))
+        self.assert_holds(by_name['ovs-geneve'], published=2016, trust='low')
         for shown in (by_name['ovs-geneve'],
                       self.ask('profile', 'show', 'ovs-geneve')):
             self.assertIn('vswitch-calibrate remote --sender ',

@@ -50,8 +50,7 @@ class TestCapacity(command_case.ManageTestCase):
         answer = self.ask('capacity', 'reproduce', 'draft-server-1')
         table, = answer['tables']
         line = table['rates'][2]
-        self.assertEqual((512, 1430000), (line['packet_bytes'],
-                                          line['measured']))
+        self.assert_holds(line, packet_bytes=512, measured=1430000)
         self.assertAlmostEqual(line['predicted'] / 1430000 - 1,
                                line['error'])
         output = self.run_command('capacity', 'reproduce')[1]

@@ -59,13 +59,10 @@ class CompareTestCase(command_case.ManageTestCase):
         self.fill(12, 14)
         answer = self.ask(*self.words())
         refused, admitted = answer['groups']
-        self.assertEqual((12, 12, 1.0), (
-            refused['hosts'], refused['overloaded_hosts'], refused['share']))
+        self.assert_holds(refused, hosts=12, overloaded_hosts=12, share=1.0)
         self.assertAlmostEqual(.5, refused['realised'], delta=.01)
         self.assertEqual(.5, refused['predicted'])
-        self.assertEqual((14, 0, 0.0), (
-            admitted['hosts'], admitted['overloaded_hosts'],
-            admitted['realised']))
+        self.assert_holds(admitted, hosts=14, overloaded_hosts=0, realised=0.0)
         self.assertLess(admitted['share_high'], refused['share_low'])
         self.assertIn('refused hosts were overloaded more often than admitted '
                       'ones: 12 of 12 and 0 of 14, confidence above 99 %',
@@ -86,10 +83,8 @@ class CompareTestCase(command_case.ManageTestCase):
         host, = self.ask(*self.words(
             '--start', str(base.NOW + PERIOD)))['hosts']
         # The slot that the decision is in does not count.
-        self.assertEqual(('refused', .2, .02, 59, 50), (
-            host['group'], host['predicted'], host['limit'], host['slots'],
-            host['slots_wanted']))
-        self.assertEqual(30, host['overloaded_slots'])
+        self.assert_holds(host, group='refused', predicted=.2, limit=.02,
+                          slots=59, slots_wanted=50, overloaded_slots=30)
 
     def test_telemetry_is_that_of_the_modeler_unless_given(self):
         self.fill(1, 0)

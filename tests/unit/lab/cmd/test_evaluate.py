@@ -61,8 +61,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
                               '--saturation-kbps', '1e6', '--seeds', '1',
                               *options)
             line = answer['methods'][0]
-            self.assertEqual(('agnostic', hosts, 0), (
-                line['method'], line['hosts'], line['refused']))
+            self.assert_holds(line, method='agnostic', hosts=hosts, refused=0)
 
     def test_rolling_after_another_trace(self):
         answer = self._evaluate('--protocol', 'rolling', '--train-trace',
@@ -143,10 +142,9 @@ class EvaluateTestCase(command_case.ManageTestCase):
                                 '--protocol', 'rolling')
         self.assertEqual(0.07, answer['overload_probability'])
         self.assertEqual(['ours', 'clairvoyant'], self._names(answer))
-        self.assertEqual((3.0, False, 7, 'average'), tuple(
-            answer['settings'][name] for name in (
-                'prediction_margin', 'error_budgets',
-                'rebalance_most_moves', 'admission_policy')))
+        self.assert_holds(answer['settings'], prediction_margin=3.0,
+                          error_budgets=False, rebalance_most_moves=7,
+                          admission_policy='average')
         average = self._evaluate('--methods', 'average', '--seeds', '1',
                                  '--protocol', 'rolling')
         self.assertEqual(average['methods'][0]['hosts'],

@@ -41,18 +41,15 @@ class TestSize(command_case.ManageTestCase):
     def test_numbers_tell_the_traffic_of_each_instance(self):
         answer, entry = self.ask_ours('--egress-kbps', '60', '--ingress-kbps',
                                       '40', '--count', '95')
-        self.assertEqual((100, 100), (answer['mean_kbps'],
-                                      answer['peak_kbps']))
-        self.assertEqual((10, 10, 10, 10), (
-            entry['instances'], entry['instances_by_peak'],
-            entry['instances_by_average'], entry['hosts']))
+        self.assert_holds(answer, mean_kbps=100, peak_kbps=100)
+        self.assert_holds(entry, instances=10, instances_by_peak=10,
+                          instances_by_average=10, hosts=10)
         self.assertAlmostEqual(40, entry['cpu_mhz'])
         # On for half of the time: average and peak are not the same.
         _, entry = self.ask_ours(
             '--egress-kbps', '100', '--on-seconds', '1', '--off-seconds', '1',
             '--overload-probability', '0.5')
-        self.assertEqual((10, 20), (entry['instances_by_peak'],
-                                    entry['instances_by_average']))
+        self.assert_holds(entry, instances_by_peak=10, instances_by_average=20)
         # The margin is 2. P(Bin(18, 1/2) > 10) is .24, P(Bin(19, 1/2) > 10) is
         # .32.
         self.assertEqual(18, entry['instances'])
@@ -74,8 +71,7 @@ class TestSize(command_case.ManageTestCase):
                 answer, entry = self.ask_ours(
                     *words.split(), '--overload-probability', '0.01')
                 self.assertIn(origin, answer['traffic'])
-                self.assertEqual(instances, entry['instances'])
-                self.assertIsNone(entry['hosts'])
+                self.assert_holds(entry, instances=instances, hosts=None)
 
     def test_a_prior_is_cut_to_the_host_as_in_the_scheduler(self):
         # Of 20,000 a host that carries 1,000 takes one; 0 without the cut.
@@ -107,8 +103,7 @@ class TestSize(command_case.ManageTestCase):
                          r'\nours +2 +1 +1.5 ')
         self.assertEqual(4, answer['instances'])
         # 700 and 100, or 400 and 100, share a host; 5000 fits none.
-        self.assertEqual((2, 1, 1.5), (entry['hosts'], entry['refused'],
-                                       entry['instances_per_host']))
+        self.assert_holds(entry, hosts=2, refused=1, instances_per_host=1.5)
         self.assertAlmostEqual(600, entry['rate_kbps_mean'])
         self.assertAlmostEqual(24, entry['cpu_mhz_mean'])
 
@@ -186,11 +181,9 @@ class TestServerTypes(command_case.ManageTestCase):
             cheapest['server'], cheapest['profile'],
             cheapest['overlay']['servers'], cheapest['overlay']['cost'],
             cheapest['overlay']['first_to_run_out']))
-        self.assertEqual(48, dearest['overlay']['servers'])
-        self.assertIsNone(dearest['overlay']['cost'])
-        self.assertEqual(('EUR', 95, 0.01), (
-            answer['currency'], answer['count'],
-            answer['overload_probability']))
+        self.assert_holds(dearest['overlay'], servers=48, cost=None)
+        self.assert_holds(answer, currency='EUR', count=95,
+                          overload_probability=0.01)
         self.assertEqual([('fast', 3)], [
             (server['profile'], server['servers'])
             for server in answer['technologies']])
@@ -242,8 +235,7 @@ class TestServerTypes(command_case.ManageTestCase):
             placements=[placed(number, 'db') for number in numbers],
             inventory=INVENTORY)
         answer = self._size('--mix', self.mix, '--fleet')
-        self.assertEqual((8, '8 instances of the store'),
-                         (answer['count'], answer['traffic']))
+        self.assert_holds(answer, count=8, traffic='8 instances of the store')
         # Six of 100 and two of 500 on servers of 1000 take two, or three
         # when the larger ones come late and together.
         self.assertIn(answer['server_types'][0]['overlay']['servers'],
