@@ -25,11 +25,11 @@ class ModelerCommandTestCase(base.StoreTestCase):
         self.trace = os.path.join(self.directory, 'trace.csv')
         self.configure()
 
-    def configure(self, *lines):
+    def configure(self, *lines, reads_files=True):
         pathlib.Path(self.config).write_text('\n'.join([
             '[vswitch_scheduler]', f'store_url = {self.url}',
-            'telemetry_driver = file', f'telemetry_path = {self.trace}',
-            *lines]))
+            *(['telemetry_driver = file', f'telemetry_path = {self.trace}']
+              if reads_files else []), *lines]))
 
     def record(self, samples, *more):
         lines = ['instance,time,egress_kbps,ingress_kbps']
@@ -142,9 +142,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
 
     def test_an_unconfigured_service_waits_until_it_is_configured(self):
         # As a file that was only made for the commands.
-        path = pathlib.Path(self.config)
-        configured = path.read_text() + '\nmodeler_interval_seconds = 10\n'
-        path.write_text(f'[vswitch_scheduler]\nstore_url = {self.url}\n')
+        self.configure(reads_files=False)
         self.record(40)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(listener.close)
@@ -158,13 +156,12 @@ class ModelerCommandTestCase(base.StoreTestCase):
             self._wait_for(log, r'WARNING .* neither '
                            r'endpoint_override nor auth_type is '
                                 r'set in the group \[vswitch_gnocchi\]')
-            path.write_text(configured)
+            self.configure('modeler_interval_seconds = 10')
             process.send_signal(signal.SIGHUP)
             self._wait_for(log, 'generation 1: 80 new samples')
         self.assertNotIn('Traceback', log.read_text())
 
     def test_what_is_misspelt_ends_the_service_with_an_error(self):
-        path = pathlib.Path(self.config)
         for lines, message in (
                 ('telemetry_driver = gnochi', "'gnochi'; expected one of"),
                 ('telemetry_drver = file', 'telemetry_drver; expected '
@@ -173,8 +170,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
                  'endpoint; expected endpoint_override'),
                 ('[vswitch_gnocchi]\nendpoint_override = htp://x', 'htp://x'),
                 ('modeler_interval_seconds = often', 'often')):
-            path.write_text(f'[vswitch_scheduler]\nstore_url = {self.url}\n'
-                            f'{lines}\n')
+            self.configure(lines, reads_files=False)
             self.assert_fails(message)
 
     def test_a_single_pass_is_reported_and_does_not_wait(self):
@@ -184,8 +180,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
         self.assertEqual((1, True, None), (modeler.passes, modeler.ended,
                                            modeler.interval_seconds))
         self.assertIn('80 new samples', modeler.outcome)
-        pathlib.Path(self.config).write_text(
-            f'[vswitch_scheduler]\nstore_url = {self.url}\n')
+        self.configure(reads_files=False)
         self.assert_fails('neither endpoint_override nor auth_type is set',
                           '--once')
 

@@ -124,24 +124,6 @@ class OursTestCase(MethodTestCase):
             # The table has 256 cells.
             self.assertGreaterEqual(predicted, .98 * exact)
 
-    def test_predicted_matches_realised_where_the_model_holds(self):
-        # Independent, identically distributed bins and three levels, which
-        # the fitted states carry exactly: the share of overload in a fresh
-        # sample is binomial with the predicted probability, up to what is
-        # not known of the levels' shares after 4000 bins.
-        generator = np.random.default_rng(11)
-        levels, shares = [1.0, 5.0, 20.0], [0.7, 0.2, 0.1]
-        past = generator.choice(levels, p=shares, size=(60, 4000))
-        packer = self.pack('ours', past, 100.0, 0.01)
-        ahead = generator.choice(levels, p=shares, size=(60, 20000))
-        for rows, predicted in zip(packer.residents, packer.predicted()):
-            realised = (ahead[rows].sum(axis=0) > 100.0).mean()
-            # Relative error of the prediction: the tail moves by
-            # n * dp/p of itself at most, dp/p of 60 pooled sources small.
-            deviation = math.sqrt(predicted / 20000) + 0.15 * predicted
-            self.assertLessEqual(realised, predicted + 4 * deviation)
-            self.assertGreaterEqual(realised, predicted - 4 * deviation)
-
     def test_the_limit_and_the_table_of_an_estimator_are_used(self):
         class Strict(methods.CountsEstimator):
             def limit(self, overload_probability):
