@@ -22,6 +22,12 @@ class ManageTestCase(base.StoreTestCase):
         pathlib.Path(self.config).write_text('\n'.join([
             '[vswitch_scheduler]', f'store_url = {self.url}', *lines]))
 
+    def configure_profiles(self, profiles, *lines):
+        """Configure a file of switch profiles: text in YAML."""
+        path = pathlib.Path(self.directory, 'profiles.yaml')
+        path.write_text(profiles)
+        self._configure(f'switch_profiles_file = {path}', *lines)
+
     def run_command(self, *words, config=True, terminal=False):
         """Return (status, stdout, stderr) of the command."""
         return commands.run(
@@ -33,6 +39,18 @@ class ManageTestCase(base.StoreTestCase):
         status, output, errors = self.run_command(*words, '--json')
         self.assertEqual((0, ''), (status, errors))
         return json.loads(output)
+
+    def text(self, *words):
+        """Return what a command that must succeed prints for people."""
+        status, output, errors = self.run_command(*words)
+        self.assertEqual((0, ''), (status, errors))
+        return output
+
+    def assert_holds(self, thing, **values):
+        """Assert some values of a mapping, or attributes of an object."""
+        self.assertEqual(values, {
+            name: thing[name] if isinstance(thing, dict)
+            else getattr(thing, name) for name in values})
 
     def assert_fails(self, words, *command, status=1, **how):
         exit_status, output, errors = self.run_command(*command, **how)

@@ -8,12 +8,19 @@ from tests.unit.store import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.vswitch import profile
 
 
 def packed(profile_, origin='aggregate rack', **more):
     """Return what a modeler stores of a host."""
     return {**policy_in_force.pack(admission.HostPolicy(profile_, **more)),
             'origins': {'profile': origin}}
+
+
+def carrying(saturation_kbps, **more):
+    """Return what a modeler stores of a host with a saturation."""
+    return packed(profile.SwitchProfile(
+        'p', saturation_kbps=saturation_kbps), **more)
 
 
 class FleetTestCase(command_case.ManageTestCase):
@@ -36,13 +43,13 @@ class FleetTestCase(command_case.ManageTestCase):
                         for number in numbers],
             inventory=store.InventoryState('nova', self.now, self.now), **more)
 
-    def modeled(self, age=0.0, aggregates=True, **hosts):
+    def modeled(self, age=0.0, aggregates=True, flavors=None, uplinks=None,
+                **hosts):
         """Write what a modeler would: {host: packed policy}."""
-        facts = {'host': hosts, 'uplink': {}, 'flavor': {
-            'small': {}, 'steady': {'vswitch:egress_kbps': '100'}}}
-        if aggregates:
-            facts['aggregate'] = {}
-        self.store.write_fleet(facts, self.now - age)
+        self.store.write_fleet({
+            'host': hosts, 'uplink': uplinks or {}, 'flavor': flavors or {
+                'small': {}, 'steady': {'vswitch:egress_kbps': '100'}},
+            **({'aggregate': {}} if aggregates else {})}, self.now - age)
 
     def hosts(self, *words):
         return self.ask('fleet', *words)['hosts']

@@ -37,15 +37,12 @@ class ListTestCase(command_case.ManageTestCase):
                 for model in self.ask('model', 'list', *options)['models']]
 
     def _text(self, *options):
-        status, text, errors = self.run_command('model', 'list', *options)
-        self.assertEqual((0, ''), (status, errors))
-        return text
+        return self.text('model', 'list', *options)
 
     def test_each_format_has_the_same_rows(self):
         expected = self.ask('model', 'list')
-        self.assertEqual(expected, json.loads(self._text('-f', 'json')))
-        self.assertEqual(expected, json.loads(self._text(
-            '--format', 'json')))
+        for option in ('-f', '--format'):
+            self.assertEqual(expected, json.loads(self._text(option, 'json')))
         self.assertEqual(expected, yaml.safe_load(self._text('-f', 'yaml')))
         rows = list(csv.DictReader(io.StringIO(self._text('-f', 'csv'))))
         table = commands.table(self._text('-f', 'table'))
@@ -88,22 +85,18 @@ class ListTestCase(command_case.ManageTestCase):
         self.assert_fails("column: 'nonsense'; expected one of INSTANCE, ",
                           'model', 'list', '-c', 'nonsense')
 
-    def test_rows_are_sorted_by_number_and_those_without_are_last(self):
-        self.assertEqual(['vm2', 'vm3', 'vm1', 'vm4'],
-                         self._names('--sort-column', 'host'))
-        self.assertEqual(
-            ['vm1', 'vm2', 'vm3', 'vm4'],
-            self._names('--sort-column', 'HOST', '--sort-descending'))
-        self.assertEqual(['vm3', 'vm1', 'vm2', 'vm4'], self._names(
-            '--sort-column', 'project', '--sort-column', 'host'))
+    def test_rows_are_restricted_and_sorted_those_without_a_value_last(self):
+        for words, numbers in (
+                ('--sort-column host', '2314'),
+                ('--sort-column HOST --sort-descending', '1234'),
+                ('--sort-column project --sort-column host', '3124'),
+                ('--host host9', '23'), ('--host host9 --project p', '3'),
+                ('--host none', ''),
+                ('--limit 2 --sort-column name --sort-descending', '43')):
+            self.assertEqual([f'vm{number}' for number in numbers],
+                             self._names(*words.split()))
 
-    def test_rows_are_restricted(self):
-        self.assertEqual(['vm2', 'vm3'], self._names('--host', 'host9'))
-        self.assertEqual(['vm3'], self._names('--host', 'host9',
-                                              '--project', 'p'))
-        self.assertEqual([], self._names('--host', 'none'))
-        self.assertEqual(['vm4', 'vm3'], self._names(
-            '--limit', '2', '--sort-column', 'name', '--sort-descending'))
+    def test_rows_are_limited(self):
         self.assertIn('\n2 of 4 models\n', self._text('--limit', '2'))
         for text in ('0', '-1', 'few'):
             self.assert_fails('expected an integer of 1 or more', 'model',
@@ -147,27 +140,20 @@ class AnswerTestCase(command_case.ManageTestCase):
                 'small', None,
                 traffic_model.TrafficModel.constant(7.0).law, 3)])
 
-    def test_every_answer_can_be_yaml(self):
+    def test_every_answer_can_be_yaml_and_every_list_csv(self):
         for options in (('db', 'version'), ('model', 'show', 'web'),
                         ('prior', 'list'), ('prior', 'show', '--flavor',
                                             'small'),
                         ('profile', 'list'), ('profile', 'show', 'ovs-flat'),
                         ('host', 'list'), ('claim', 'list')):
             with self.subTest(options):
-                status, text, errors = self.run_command(*options, '-f', 'yaml')
-                self.assertEqual((0, ''), (status, errors))
+                text = self.text(*options, '-f', 'yaml')
                 self.assertEqual(self.ask(*options), yaml.safe_load(text))
-
-    def test_every_list_has_csv(self):
-        for options in (('prior', 'list'), ('profile', 'list'),
-                        ('host', 'list'), ('claim', 'list')):
-            with self.subTest(options):
-                status, text, errors = self.run_command(*options, '-f', 'csv')
-                self.assertEqual((0, ''), (status, errors))
-                header, *rows = csv.reader(io.StringIO(text))
-                self.assertEqual(len(set(header)), len(header))
-                self.assertEqual({len(header)}, {len(header), *map(
-                    len, rows)})
+                if options[1] == 'list':
+                    header, *rows = csv.reader(io.StringIO(
+                        self.text(*options, '-f', 'csv')))
+                    self.assertEqual(len(set(header)), len(header))
+                    self.assertLessEqual({*map(len, rows)}, {len(header)})
 
     def test_integers_are_integers(self):
         [host] = self.ask('host', 'list')['hosts']

@@ -3,6 +3,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -28,76 +29,39 @@ FEW = '[scheduler]\nmax_placement_results = 7\n'
 NOVA = '[DEFAULT]\ntransport_url = fake:/\n[placement]\nusername = u\n'
 OURS = '[vswitch_scheduler]\nstore_url = sqlite:////nowhere\n'
 
-#: (files, words of the command line), both below the root.
-LAYOUTS = {
-    'nova.conf': ({'etc/nova/nova.conf': ON + FEW}, ''),
-    'a file in nova.conf.d': (
-        {'etc/nova/nova.conf': NOVA,
-         'etc/nova/nova.conf.d/50-vswitch.conf': ON}, ''),
-    'a file in nova.conf.d switches it off': (
-        {'etc/nova/nova.conf': ON, 'etc/nova/nova.conf.d/90.conf': OFF}, ''),
-    'files of nova.conf.d in their order': (
-        {'etc/nova/nova.conf.d/10.conf': OFF + FEW,
-         'etc/nova/nova.conf.d/20.conf': ON,
-         'etc/nova/nova.conf.d/30.ini': OFF}, ''),
-    'nova-scheduler.conf': (
-        {'etc/nova/nova.conf': NOVA, 'etc/nova/nova-scheduler.conf': ON}, ''),
-    'nova-scheduler.conf switches it off': (
-        {'etc/nova/nova.conf': ON, 'etc/nova/nova-scheduler.conf': OFF}, ''),
-    'nova-scheduler.conf is read before nova.conf.d': (
-        {'etc/nova/nova-scheduler.conf': OFF,
-         'etc/nova/nova.conf.d/1.conf': ON}, ''),
-    'nova-scheduler.conf.d is read last': (
-        {'etc/nova/nova.conf': OFF, 'etc/nova/nova.conf.d/z.conf': FEW,
-         'etc/nova/nova-scheduler.conf.d/a.conf': ON}, ''),
-    'only nova-scheduler.conf.d': (
-        {'etc/nova/nova-scheduler.conf.d/a.conf': ON}, ''),
-    '/etc': ({'etc/nova.conf': ON}, ''),
-    '/etc/nova hides /etc': (
-        {'etc/nova/nova.conf': OFF, 'etc/nova.conf': ON}, ''),
-    'the home hides /etc/nova': (
-        {'home/nova.conf': ON, 'etc/nova/nova.conf': OFF}, ''),
-    '.nova hides the home': (
-        {'home/.nova/nova.conf': OFF, 'home/nova.conf': ON}, ''),
-    'two homes': (
-        {'home/.nova/nova-scheduler.conf': NOT_RANKED,
-         'etc/nova/nova.conf': ON}, ''),
-    'nova.conf is silent': ({'etc/nova/nova.conf': NOVA}, ''),
-    'other services do not count': (
-        {'etc/nova/nova.conf': NOVA, 'etc/nova/nova-compute.conf': ON,
-         'etc/nova/nova-api.conf.d/1.conf': ON}, ''),
-    '--config-file': (
-        {'etc/nova/nova.conf': OFF, 'srv/nova.conf': ON},
-        '--config-file srv/nova.conf'),
-    '--config-file with =': (
-        {'etc/nova/nova.conf': ON, 'srv/nova.conf': OFF},
-        '--config-file=srv/nova.conf'),
-    '--config-file keeps nova.conf.d': (
-        {'etc/nova/nova.conf': NOVA, 'etc/nova/nova.conf.d/1.conf': ON,
-         'etc/nova/nova-scheduler.conf': OFF},
-        '--config-file etc/nova/nova.conf'),
-    'two files': (
-        {'srv/a.conf': ON, 'srv/b.conf': OFF},
-        '--config-file srv/a.conf --config-file srv/b.conf'),
-    '--config-dir': (
-        {'etc/nova/nova.conf': NOVA, 'srv/nova.d/1.conf': ON},
-        '--config-dir srv/nova.d'),
-    '--config-dir hides nova.conf.d': (
-        {'etc/nova/nova.conf': NOVA, 'etc/nova/nova.conf.d/1.conf': ON,
-         'srv/nova.d/1.conf': FEW}, '--config-dir=srv/nova.d'),
-    'an empty --config-dir hides nova.conf.d': (
-        {'etc/nova/nova.conf': NOVA, 'etc/nova/nova.conf.d/1.conf': ON,
-         'srv/nova.d/README': ''}, '--config-dir srv/nova.d'),
-    'a file behind --config-dir': (
-        {'srv/nova.d/1.conf': ON, 'srv/nova.conf': OFF},
-        '--config-dir srv/nova.d --config-file srv/nova.conf'),
-    'two directories': (
-        {'srv/a/1.conf': ON, 'srv/b/1.conf': NOT_RANKED},
-        '--config-dir srv/a --config-dir srv/b'),
-    'below the group of ours': (
-        {'etc/nova/nova.conf': ON,
-         'etc/nova/nova.conf.d/vswitch.conf': OURS}, ''),
-}
+#: Where nova-scheduler looks for files, and where it does not.
+PLACES = (
+    'etc/nova/nova.conf', 'etc/nova/nova-scheduler.conf', 'etc/nova.conf',
+    'etc/nova/nova.conf.d/10.conf', 'etc/nova/nova.conf.d/20.conf',
+    'etc/nova/nova.conf.d/30.ini', 'etc/nova/nova-scheduler.conf.d/a.conf',
+    'home/nova.conf', 'home/.nova/nova.conf', 'home/.nova/nova-scheduler.conf',
+    'etc/nova/nova-compute.conf', 'etc/nova/nova-api.conf.d/1.conf')
+
+#: Files that are read if the words of a command line name them.
+NAMED = ('srv/a.conf', 'srv/b.conf', 'srv/a.d/1.conf', 'srv/b.d/1.conf')
+
+#: Words of a command line, with paths below the root.
+WORDS = ('', '', '', '--config-file srv/a.conf', '--config-file=srv/a.conf',
+         '--config-file srv/a.conf --config-file srv/b.conf',
+         '--config-file etc/nova/nova.conf', '--config-dir srv/a.d',
+         '--config-dir=srv/a.d', '--config-dir srv/empty.d',
+         '--config-dir srv/a.d --config-file srv/a.conf',
+         '--config-dir srv/a.d --config-dir srv/b.d')
+
+
+def layouts():
+    """Yield (files, words): words with files drawn at random."""
+    generator = random.Random(7)
+    for words in WORDS * 15:
+        named = [*NAMED, *(PLACES[:1] if 'etc/' in words else ())]
+        files = {place: generator.choice((ON, OFF, NOT_RANKED, FEW, NOVA,
+                                          OURS))
+                 for place in generator.sample(PLACES,
+                                               generator.randint(1, 4))}
+        files |= {place: generator.choice((ON, OFF, NOT_RANKED, FEW))
+                  for place in named}
+        yield {**files, 'srv/empty.d/README': ''}, words
+
 
 #: What nova-scheduler reads when it starts, in each of the layouts. Its name
 #: in the process is the name of the program.
@@ -110,15 +74,15 @@ _NOVA = textwrap.dedent('''\
 
     from tests.fakes import nova_files
 
-    answers = {}
-    for name, (root, words) in json.load(sys.stdin).items():
+    answers = []
+    for root, words in json.load(sys.stdin):
         with nova_files.below(root):
             sys.argv = ['/opt/nova/bin/nova-scheduler', *words]
             config.parse_args(sys.argv, configure_db=False, init_rpc=False)
             scheduler = config.CONF.filter_scheduler
-            answers[name] = (scheduler.enabled_filters,
-                             scheduler.weight_classes,
-                             config.CONF.scheduler.max_placement_results)
+            answers.append((scheduler.enabled_filters,
+                            scheduler.weight_classes,
+                            config.CONF.scheduler.max_placement_results))
             config.CONF.clear()
     print(json.dumps(answers))
     ''')
@@ -146,26 +110,28 @@ class LayoutTestCase(unittest.TestCase):
                 os.path.join(root, name) for name in own_files])
 
     def test_nova_reads_the_same_in_every_layout(self):
-        layouts = {name: self.layout(number, *layout) for number, (
-            name, layout) in enumerate(LAYOUTS.items())}
+        drawn = list(layouts())
+        written = [self.layout(number, *layout)
+                   for number, layout in enumerate(drawn)]
         done = subprocess.run(
-            [sys.executable, '-c', _NOVA], input=json.dumps(layouts),
+            [sys.executable, '-c', _NOVA], input=json.dumps(written),
             stdout=subprocess.PIPE, text=True, check=True,
             env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)})
-        truth = json.loads(done.stdout)
         seen = set()
-        for name, (root, words) in layouts.items():
-            filters, weighers, results = truth[name]
+        for layout, (root, words), (filters, weighers, results) in zip(
+                drawn, written, json.loads(done.stdout), strict=True):
             expected = {role for role, word, words_set in (
                 ('filter', 'VSwitchFilter', filters),
                 ('weigher', 'vswitch_aware_scheduler.scheduler.weights.'
                             'VSwitchWeigher', weighers))
                 if word in words_set}
-            with self.subTest(name), nova_files.below(root):
+            with self.subTest(layout), nova_files.below(root):
                 read = nova_options.read(words)
-                self.assertEqual((expected, results), (
-                    read.plugins, read.max_placement_results))
-                self.assertTrue(all(map(os.path.isfile, read.files)))
+                self.assertEqual((expected, results), (set(), 1000) if read
+                                 is None else (read.plugins,
+                                               read.max_placement_results))
+                self.assertTrue(read is None or all(map(
+                    os.path.isfile, read.files)))
             seen.add((frozenset(expected), results))
         # The layouts differ.
         both = frozenset({'filter', 'weigher'})

@@ -45,6 +45,11 @@ class SummaryTestCase(base.StoreTestCase):
         return outcomes.summary(self.store, self.decisions, base.NOW)
 
     def test_requests_are_counted_by_what_enforcement_changes(self):
+        answer = self.summary()
+        self.assertEqual(['The store has no decision of a scheduler.'],
+                         outcomes.sentences(answer))
+        self.assertEqual((0, [], []), (
+            answer['requests'], answer['remarks'], answer['hosts']))
         self.decide('a')
         for _ in range(2):
             self.decide('b', 'overload probability')
@@ -74,15 +79,12 @@ class SummaryTestCase(base.StoreTestCase):
         # Traffic does not show it.
         self.decide('h', 'tunnels')
         answer = self.summary()
-        refused, admitted = answer['groups']
-        self.assertEqual((5, 3, 2), (
-            refused['hosts_decided'], refused['hosts'],
-            refused['overloaded_hosts']))
-        self.assertEqual((2, 2, 0), (
-            admitted['hosts_decided'], admitted['hosts'],
-            admitted['overloaded_hosts']))
+        self.assertEqual([(5, 3, 2), (2, 2, 0)], [
+            tuple(group[key] for key in ('hosts_decided', 'hosts',
+                                         'overloaded_hosts'))
+            for group in answer['groups']])
         self.assertAlmostEqual((.5 + 2 / 120 + 1 / 120) / 3,
-                               refused['realised'])
+                               answer['groups'][0]['realised'])
         # 3 of the 10 ways to draw three of five hosts.
         self.assertEqual([
             'refused hosts were overloaded more often than admitted ones: 2 '
@@ -98,16 +100,37 @@ class SummaryTestCase(base.StoreTestCase):
             'measured for long enough since, and 0 were overloaded for longer '
             'than their limit (0 to 66 %).'], outcomes.sentences(answer)[1:])
 
+    def remarks(self, refused, admitted):
+        """Return the remarks on (overloaded hosts, all hosts) of groups."""
+        self.decisions, slots = [], {}
+        for check, (overloaded, total) in (('peak', refused),
+                                           (None, admitted)):
+            for number in range(total):
+                host = f'{check}-{number}'
+                self.decide(host, check)
+                slots[host] = SLOTS, 60 if number < overloaded else 0
+        return outcomes.compared(*outcomes.by_host(self.decisions),
+                                 lambda host, _: slots[host])['remarks']
+
+    def test_few_hosts_give_a_conclusion_with_less_confidence(self):
+        # All ways to draw the refused hosts of all hosts are equally likely:
+        # 10 of three from five, 3 of one from three.
+        for refused, admitted, remark in (
+                ((3, 3), (0, 2), 'more often .*, confidence 90 %, not yet'),
+                ((1, 1), (0, 2), 'more often .*, confidence 67 %, not yet'),
+                ((3, 3), (0, 3), 'more often .*: 3 of 3 and 0 of 3, '
+                                 'confidence 95 %$'),
+                ((9, 9), (0, 9), 'more often .*, confidence above 99 %$'),
+                ((0, 3), (3, 3), 'less often .*, confidence 95 %$'),
+                ((1, 2), (1, 2), 'as often as admitted ones$')):
+            with self.subTest(remark):
+                self.assertRegex(self.remarks(refused, admitted)[0],
+                                 f'^refused hosts were overloaded {remark}')
+        self.assertEqual([], self.remarks((3, 3), (0, 0)))
+
     def test_overload_by_one_instance_alone_counts_too(self):
         self.decide('a', 'peak')
         self.measure('a', 60, alone=True)
         host, = self.summary()['hosts']
         self.assertEqual((True, 60), (host['overloaded'],
                                       host['overloaded_slots']))
-
-    def test_without_decisions_it_says_so(self):
-        answer = self.summary()
-        self.assertEqual(['The store has no decision of a scheduler.'],
-                         outcomes.sentences(answer))
-        self.assertEqual((0, [], []), (
-            answer['requests'], answer['remarks'], answer['hosts']))

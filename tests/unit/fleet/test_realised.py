@@ -25,6 +25,8 @@ class WilsonTestCase(unittest.TestCase):
     def test_both_limits_are_as_far_from_the_share_as_the_score_test_says(
             self):
         # They solve (p - k / n)^2 = z^2 p (1 - p) / n.
+        self.assertEqual((0.0, 1.0), (realised.wilson(0, 10)[0],
+                                      realised.wilson(10, 10)[1]))
         for successes, number, confidence in ((3, 10, .95), (1, 40, .9),
                                               (250, 300, .99)):
             z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
@@ -47,15 +49,8 @@ class WilsonTestCase(unittest.TestCase):
                 <= realised.wilson(k, 30)[1])
             self.assertGreater(covered, .92)
 
-    def test_none_and_all_have_an_end_at_0_and_at_1(self):
-        self.assertEqual(0.0, realised.wilson(0, 10)[0])
-        self.assertEqual(1.0, realised.wilson(10, 10)[1])
-
 
 class OverloadTestCase(unittest.TestCase):
-
-    policy = admission.HostPolicy(profile.SwitchProfile(
-        name='own', saturation_kbps=100.0))
 
     def series_of(self, uuid, rates, first=0, period=PERIOD):
         rates = np.array(rates, dtype=float)
@@ -63,49 +58,34 @@ class OverloadTestCase(unittest.TestCase):
         return series.RateSeries.from_samples(
             uuid, period, times, rates, np.zeros(rates.size))
 
-    def overload(self, *many, instances=None, slots=4):
-        by_uuid = {rates_of.instance_uuid: rates_of for rates_of in many}
-        return realised.overload(self.policy, by_uuid,
-                                 instances or list(by_uuid), START,
-                                 START + slots * PERIOD)
-
-    def test_slots_above_the_capacity_are_overload(self):
-        self.assertEqual((4, 1), self.overload(
-            self.series_of('a', [60, 60, 60, 100]),
-            self.series_of('b', [40, 41, 0, 0])))
-
-    def test_what_was_before_the_decision_does_not_count(self):
-        self.assertEqual((2, 0), self.overload(
-            self.series_of('a', [101, 101, 1, 1], first=-2)))
-
-    def test_slots_in_which_too_few_were_measured_do_not_count(self):
-        self.assertEqual((2, 1), self.overload(
-            self.series_of('a', [101, 101, 1, 1]),
-            self.series_of('b', [1, 1], first=1)))
-        self.assertEqual((0, 0), self.overload(
-            self.series_of('a', [101] * 4), instances=['a', 'b']))
-        # One of ten may be missing.
-        all_rates = [self.series_of(f'vm{i}', [11] * 4) for i in range(10)]
-        self.assertEqual((4, 0), self.overload(
-            *all_rates[1:], instances=[f'vm{i}' for i in range(10)]))
-
-    def test_instances_with_other_periods_share_the_longest(self):
-        # 90 and 130 on average 110; 90 and 30 on average 60.
-        self.assertEqual((2, 1), self.overload(
-            self.series_of('a', [90, 130, 90, 30], period=150.0),
-            self.series_of('b', [0, 0]), slots=2))
-
-    def test_each_limit_counts(self):
-        self.policy = admission.HostPolicy(profile.SwitchProfile(
-            name='own', line_rate_kbps=50.0, saturation_kbps=100.0))
-        self.assertEqual((3, 1), self.overload(
-            self.series_of('a', [50, 51, 0]), slots=3))
-
-    def test_without_traffic_nothing_is_measured(self):
-        self.assertEqual((0, 0), realised.overload(
-            self.policy, {}, ['a'], START, START + 1e4))
-        self.assertEqual((0, 0), self.overload(
-            self.series_of('a', [1]), slots=0))
+    def test_measured_slots_and_those_with_overload_are_counted(self):
+        for why, rates, expected, options in (
+                ('above the capacity of 100',
+                 [([60, 60, 60, 100],), ([40, 41, 0, 0],)], (4, 1), {}),
+                ('not before the decision', [([101, 101, 1, 1], -2)], (2, 0),
+                 {}),
+                ('one of two is not measured at first',
+                 [([101, 101, 1, 1],), ([1, 1], 1)], (2, 1), {}),
+                ('one of two is never measured', [([101] * 4,)], (0, 0),
+                 {'instances': 2}),
+                ('one of ten may be missing', [([11] * 4,)] * 9, (4, 0),
+                 {'instances': 10}),
+                # 90 and 130 on average 110; 90 and 30 on average 60.
+                ('the longest period', [([90, 130, 90, 30], 0, 150.0),
+                                        ([0, 0],)], (2, 1), {'slots': 2}),
+                ('each limit', [([50, 51, 0],)], (3, 1),
+                 {'slots': 3, 'line_rate_kbps': 50.0}),
+                ('no traffic', [], (0, 0), {'instances': 1}),
+                ('no slot', [([1],)], (0, 0), {'slots': 0})):
+            with self.subTest(why):
+                end = START + options.pop('slots', 4) * PERIOD
+                number = options.pop('instances', len(rates))
+                policy = admission.HostPolicy(profile.SwitchProfile(
+                    name='own', saturation_kbps=100.0, **options))
+                self.assertEqual(expected, realised.overload(
+                    policy, {uuid: self.series_of(uuid, *of_one)
+                             for uuid, of_one in enumerate(rates)},
+                    list(range(number)), START, end))
 
 
 class GroupTestCase(unittest.TestCase):
@@ -133,6 +113,9 @@ class GroupTestCase(unittest.TestCase):
                 expected, host.is_overloaded if host.is_measured else None)
 
     def test_a_group_is_the_shares_of_its_hosts(self):
+        group = realised.group_of([])
+        self.assertEqual((0, None, None), (group.hosts, group.share,
+                                           group.realised))
         group = realised.group_of(
             [host_of(10, predicted=.2)] * 3 + [host_of(0, predicted=.1)] * 9
             + [host_of(99, slots=99)])
@@ -158,8 +141,3 @@ class GroupTestCase(unittest.TestCase):
                 realised.confidence_of_more(*(realised.group_of(
                     [host_of(99)] * bad + [host_of(0)] * (total - bad))
                     for bad, total in (one, other))))
-
-    def test_no_host_has_no_share(self):
-        group = realised.group_of([])
-        self.assertEqual((0, None, None), (group.hosts, group.share,
-                                           group.realised))

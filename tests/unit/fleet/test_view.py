@@ -31,15 +31,12 @@ class FleetViewTestCase(base.StoreTestCase):
 
     def test_hosts_are_those_with_facts_instances_or_a_profile(self):
         self.store.write(remove_hosts=['h2'], now=base.NOW)
-        self.assertEqual({'empty', 'h1', 'h2', fleets.HOSTILE},
-                         self.fleet({'empty': fleets.POLICY}).policies.keys())
-
-    def test_a_host_without_a_policy_is_not_judged(self):
-        fleet = self.fleet({'h1': fleets.POLICY, 'empty': fleets.POLICY})
-        self.assertEqual({'h1', 'h2', 'empty', fleets.HOSTILE},
-                         fleet.policies.keys())
-        self.assertTrue(fleet.policies['h1'].judged)
-        self.assertFalse(fleet.policies['h2'].judged)
+        policies = self.fleet(dict.fromkeys(('empty', 'h1'),
+                                            fleets.POLICY)).policies
+        # A host without a policy is not judged.
+        self.assertEqual({'empty': True, 'h1': True, 'h2': False,
+                          fleets.HOSTILE: False}, {
+            host: policy.judged for host, policy in policies.items()})
 
     def test_demands_name_their_rule(self):
         policies = {'h1': fleets.POLICY, 'h2': fleets.POLICY}
@@ -119,8 +116,7 @@ class ReadTestCase(fleet_case.FleetTestCase):
         self._configure('default_switch_profile = ovs-vxlan')
         self.put({'h1': (1,), 'h2': (2,)}, host_profiles=[
             store.HostProfile('h3', 'ovs-flat', {}, 'operator')])
-        self.modeled(h1=fleet_case.packed(
-            profile.SwitchProfile('p', saturation_kbps=250.0)))
+        self.modeled(h1=fleet_case.carrying(250.0))
         fleet = self.read()
         self.assertEqual(
             {'h1': 'p', 'h2': 'ovs-vxlan', 'h3': 'ovs-flat'},
@@ -133,8 +129,7 @@ class ReadTestCase(fleet_case.FleetTestCase):
     def test_a_stored_policy_that_cannot_be_used_is_a_problem_of_its_host(
             self):
         self.put({'h1': (1,), 'h2': (2,)})
-        self.modeled(h1={}, h2=fleet_case.packed(
-            profile.SwitchProfile('p', saturation_kbps=250.0)))
+        self.modeled(h1={}, h2=fleet_case.carrying(250.0))
         fleet = self.read()
         self.assertEqual(['h1'], list(fleet.problems))
         self.assertEqual([False, True], [

@@ -27,6 +27,11 @@ POLICY = admission.HostPolicy(
 
 DEFAULT = model.TrafficModel.constant(5.0).law
 
+#: The same in the options of commands.
+PROFILES = 'own: {saturation_kbps: 350}\n'
+OPTIONS = ('overload_probability = 0.05', 'default_egress_kbps = 5',
+           'default_ingress_kbps = 0')
+
 
 def fill(target, now=None):
     """Write hosts h1 with ten VMs, h2 with one and an empty one."""
@@ -52,6 +57,14 @@ def fill(target, now=None):
         decisions.PLACED if number % 2 else decisions.NO_HOST,
         'h1' if number % 2 else None, 3, 1, {'overload': 2}, 0, None, [])
         for number in range(1, 7)])
+
+
+def clear(target):
+    """Remove the hosts and the instances of :func:`fill`."""
+    target.write(remove_hosts=['h1', 'h2', HOSTILE],
+                 remove_placements=[base.instance_uuid(number)
+                                    for number in range(1, 12)], now=base.NOW)
+    write_policies(target, {})
 
 
 def write_policies(target, policies):

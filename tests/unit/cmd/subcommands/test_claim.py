@@ -25,8 +25,7 @@ class ClaimCommandTestCase(command_case.ManageTestCase):
             age_seconds=540.0, waited_seconds=.0123, conflicts=2,
             missed=True))
         fake_store.write_claims(target, withdrawn=[claim])
-        status, output, _ = self.run_command('claim', 'list')
-        self.assertEqual(0, status)
+        output = self.text('claim', 'list')
         _, first, second = commands.table(output)
         self.assertEqual([base.instance_uuid(2), '-', 'claimed', 'h1', 'h2',
                           'ctl:7'], first[:6])
@@ -39,10 +38,9 @@ class ClaimCommandTestCase(command_case.ManageTestCase):
                 'claim', 'list', '--host', host)['claims']))
         self.assertIn('2 claims', output.splitlines()[-1])
         first, second = self.ask('claim', 'list')['claims']
-        self.assertEqual(('h1', 'h2', 7.0, 'flavor', .0123, 2, True), (
-            first['host'], first['source'], first['mean']['egress_kbps'],
-            first['rule'], first['waited_seconds'], first['conflicts'],
-            first['missed']))
+        self.assertEqual((7.0, 'flavor', .0123), (
+            first['mean']['egress_kbps'], first['rule'],
+            first['waited_seconds']))
         self.assertAlmostEqual(60.0, first['seconds_left'], delta=30.0)
         self.assertEqual((['red', None], None),
                          (first['networks'], second['networks']))

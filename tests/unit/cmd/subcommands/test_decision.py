@@ -30,9 +30,7 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
                           'text': 'no switch profile'}])])
 
     def text(self, *words):
-        status, text, errors = self.run_command('decision', *words)
-        self.assertEqual((0, ''), (status, errors))
-        return text
+        return super().text('decision', *words)
 
     def test_the_list_has_the_newest_first_and_counts_that_add_up(self):
         first, second = self.ask('decision', 'list')['decisions']
@@ -132,5 +130,4 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         for options, failed in ((('--start', '2023-11-14T22:13:05'), 1),
                                 (('--end', '2023-11-14T22:13:10'), 0)):
             summary = self.ask('decision', 'summary', *options)
-            self.assertEqual((1, failed), (summary['requests'],
-                                           summary['would_fail']))
+            self.assert_holds(summary, requests=1, would_fail=failed)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import re
+
 import numpy
 
 from tests.fakes import store as fake_store
@@ -30,11 +32,8 @@ def switch(saturation_kbps=1000.0, **more):
 
 class ExplainTestCase(fleet_case.FleetTestCase):
 
-    def facts(self, uplinks=None, age=0.0, flavors=None, **hosts):
-        self.store.write_fleet({
-            'host': hosts, 'uplink': uplinks or {}, 'aggregate': {},
-            'flavor': flavors or {'busy': _SPECS, 'plain': {}}},
-            self.now - age)
+    def facts(self, flavors=None, **more):
+        self.modeled(flavors=flavors or {'busy': _SPECS, 'plain': {}}, **more)
 
     def explain(self, *words):
         """Return (answer, {host: row})."""
@@ -42,9 +41,10 @@ class ExplainTestCase(fleet_case.FleetTestCase):
         return answer, {row['host']: row for row in answer['hosts']}
 
     def text(self, *words):
-        status, text, errors = self.run_command('explain', *words)
-        self.assertEqual((0, ''), (status, errors))
-        return text
+        return super().text('explain', *words)
+
+    def checks(self, row):
+        return {check['check']: check for check in row['checks']}
 
 
 class HostsTestCase(ExplainTestCase):
@@ -68,20 +68,18 @@ class HostsTestCase(ExplainTestCase):
             'full (0.028 > 0.01)', answer['summary'])
         self.assertEqual(4, answer['admitted']
                          + sum(answer['refused'].values()))
-        full = rows['full']
         # Two of two, and two or three of three, are on at once.
-        self.assertAlmostEqual(.01, full['overload_before'], 9)
-        self.assertAlmostEqual(.028, full['overload_after'], 9)
-        self.assertEqual(.01, full['overload_limit'])
-        self.assertAlmostEqual(.12, full['utilisation_before'], 9)
-        self.assertAlmostEqual(.18, full['utilisation_after'], 9)
-        self.assertEqual(('overload probability', .01),
-                         (full['check'], full['limit']))
-        self.assertAlmostEqual(.028, full['value'], 9)
-        self.assertEqual({'model': 2}, full['rules'])
-        self.assertEqual({'profile': 'aggregate rack'}, full['origins'])
-        self.assertEqual('peak', rows['peak']['check'])
-        self.assertEqual('no profile', rows['unknown']['check'])
+        for key, value in (
+                ('overload_before', .01), ('overload_after', .028),
+                ('overload_limit', .01), ('utilisation_before', .12),
+                ('utilisation_after', .18), ('limit', .01), ('value', .028),
+                ('rules', {'model': 2}),
+                ('origins', {'profile': 'aggregate rack'})):
+            self.assertAlmostEqual(value, rows['full'][key], 9, msg=key)
+        self.assertEqual(
+            {'full': 'overload probability', 'peak': 'peak',
+             'unknown': 'no profile', 'free': None},
+            {host: row['check'] for host, row in rows.items()})
         self.assertTrue(rows['free']['admitted'])
         self.assertEqual(['free', 'full', 'peak', 'unknown'],
                          [row['host'] for row in answer['hosts']])
@@ -106,8 +104,7 @@ class HostsTestCase(ExplainTestCase):
             'if_independent'])
 
     def test_each_check_of_a_host_has_its_numbers(self):
-        _, rows = self.explain('--flavor', 'busy')
-        checks = {check['check']: check for check in rows['full']['checks']}
+        checks = self.checks(self.explain('--flavor', 'busy')[1]['full'])
         self.assertEqual({'profile', 'peak', 'average',
                           'overload probability'}, checks.keys())
         self.assertEqual((600.0, 1000.0, True), tuple(
@@ -126,8 +123,7 @@ class HostsTestCase(ExplainTestCase):
             self.facts(full=packed(switch(vm_peak_kbps=most),
                                    overload_probability=limit))
             _, rows = self.explain('--flavor', 'busy', '--host', 'full')
-            checks = {check['check']: check
-                      for check in rows['full']['checks']}
+            checks = self.checks(rows['full'])
             self.assertEqual(most is None, checks['peak']['passes'])
             self.assertAlmostEqual(
                 .028, checks['overload probability']['after'], 9)
@@ -169,11 +165,9 @@ class HostsTestCase(ExplainTestCase):
 
     def test_an_instance_is_not_counted_beside_itself(self):
         _, rows = self.explain('--server', base.instance_uuid(2))
-        full = rows['full']
-        self.assertTrue(full['is_there'])
-        self.assertTrue(full['admitted'])
-        self.assertAlmostEqual(0.0, full['overload_before'], 9)
-        self.assertAlmostEqual(.01, full['overload_after'], 9)
+        for key, value in (('is_there', True), ('admitted', True),
+                           ('overload_before', 0.0), ('overload_after', .01)):
+            self.assertAlmostEqual(value, rows['full'][key], 9, msg=key)
         self.assertFalse(rows['free']['is_there'])
         # A name will do.
         self.assertEqual(base.instance_uuid(2), self.explain(
@@ -183,9 +177,8 @@ class HostsTestCase(ExplainTestCase):
         self.store.write_decisions([fake_store.decision(
             9, flavor='busy', project='q')])
         answer, rows = self.explain('--server', base.instance_uuid(9))
-        self.assertEqual(('busy', 'q', 'flavor', []), (
-            answer['flavor'], answer['project'], answer['rule'],
-            answer['remarks']))
+        self.assert_holds(answer, flavor='busy', project='q', rule='flavor',
+                          remarks=[])
         self.assertAlmostEqual(.028, rows['full']['overload_after'], 9)
 
     def test_an_unknown_instance_counts_by_the_default(self):
@@ -199,26 +192,19 @@ class HostsTestCase(ExplainTestCase):
         remark, = answer['remarks']
         self.assertIn(base.instance_uuid(9), remark)
 
-    def test_a_key_of_a_flavor_that_does_not_exist_is_named(self):
-        self.facts(flavors={'bad': {**_SPECS, 'vswitch:ingres_kbps': '1'}})
-        answer, _ = self.explain('--flavor', 'bad')
-        self.assertEqual(('flavor', 600.0),
-                         (answer['rule'], answer['peak']['egress_kbps']))
-        remark, = (text for text in answer['remarks'] if 'ingres_' in text)
-        self.assertTrue(remark.startswith('flavor bad: flavor extra spec '
-                                          "vswitch:ingres_kbps: '1'; "))
-        self.assertIn('nearest name: vswitch:ingress_kbps', remark)
-
-    def test_a_flavor_that_is_not_known_is_named(self):
-        answer, _ = self.explain('--flavor', 'nine')
-        self.assertTrue(any("'nine'" in text for text in answer['remarks']))
-
-    def test_extra_specs_that_cannot_be_used_are_named(self):
-        self.facts(flavors={'bad': {'vswitch:egress_kbps': '-1'}})
-        answer, _ = self.explain('--flavor', 'bad')
-        self.assertEqual('default', answer['rule'])
-        self.assertTrue(any("'-1'" in text and 'ignored' in text
-                            for text in answer['remarks']))
+    def test_what_is_wrong_with_a_flavor_is_named(self):
+        for flavor, specs, rule, message in (
+                ('nine', None, 'default', "'nine'"),
+                ('bad', {'vswitch:egress_kbps': '-1'}, 'default',
+                 "'-1'.*ignored"),
+                ('bad', {**_SPECS, 'vswitch:ingres_kbps': '1'}, 'flavor',
+                 "^flavor bad: flavor extra spec vswitch:ingres_kbps: '1'; "
+                 '.*nearest name: vswitch:ingress_kbps')):
+            self.facts(flavors={'bad': specs or {}})
+            answer, _ = self.explain('--flavor', flavor)
+            self.assertEqual(rule, answer['rule'])
+            self.assertTrue(any(re.search(message, text)
+                                for text in answer['remarks']), message)
 
     def test_either_a_server_or_a_flavor(self):
         self.assert_fails('one of the arguments', 'explain', status=2)
@@ -228,22 +214,16 @@ class HostsTestCase(ExplainTestCase):
 
 class PoliciesTestCase(ExplainTestCase):
 
-    def test_an_observed_host_passes(self):
+    def test_an_observed_host_passes_and_a_margin_raises_its_limit(self):
         self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
-        self.facts(h=packed(switch(), enforced=False))
+        self.facts(h=packed(switch(), enforced=False, prediction_margin=.5))
         answer, rows = self.explain('--flavor', 'busy')
-        self.assertEqual((False, True, False), tuple(
-            rows['h'][key] for key in ('admitted', 'passes', 'enforced')))
+        for key, value in (
+                ('admitted', False), ('passes', True), ('enforced', False),
+                ('value', .028), ('limit', .02), ('overload_limit', .02),
+                ('asked_limit', .01), ('prediction_margin', .5)):
+            self.assertAlmostEqual(value, rows['h'][key], 9)
         self.assertEqual({'overload probability': 1}, answer['refused'])
-
-    def test_a_limit_with_a_margin_has_all_numbers(self):
-        self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
-        self.facts(h=packed(switch(), prediction_margin=.5))
-        _, rows = self.explain('--flavor', 'busy')
-        self.assertEqual((.028, .02), tuple(round(
-            rows['h'][key], 9) for key in ('value', 'limit')))
-        self.assertEqual((.02, .01, .5), tuple(rows['h'][key] for key in (
-            'overload_limit', 'asked_limit', 'prediction_margin')))
         self.assertIn('overload_probability is at least 0.014',
                       rows['h']['fits_if'])
 
@@ -257,7 +237,8 @@ class PoliciesTestCase(ExplainTestCase):
         self.assertIsNone(rows['h']['overload_limit'])
         self.assertEqual(
             {'profile': True, 'peak': True, 'average': False},
-            {check['check']: check['passes'] for check in rows['h']['checks']})
+            {name: check['passes']
+             for name, check in self.checks(rows['h']).items()})
         texts = rows['h']['fits_if']
         # 300 of 400 kbit/s, and nobody else.
         self.assertIn('the capacity is at least 1.1 Mbit/s', texts)
@@ -277,10 +258,8 @@ class PoliciesTestCase(ExplainTestCase):
             _, rows = self.explain('--flavor', 'plain', *(
                 word for item in networks for word in ('--network', item)))
             self.assertEqual(admitted, rows['h']['admitted'], networks)
-            check, = [item for item in rows['h']['checks']
-                      if item['check'] == 'tunnels']
-            self.assertEqual((2, adds, 2), (check['before'], check['adds'],
-                                            check['limit']))
+            check = self.checks(rows['h'])['tunnels']
+            self.assert_holds(check, before=2, adds=adds, limit=2)
         self.assertEqual(['the limit of 2 is at least 3 networks, or 1 fewer '
                           'are on the host'], rows['h']['fits_if'])
 
@@ -294,9 +273,8 @@ class PoliciesTestCase(ExplainTestCase):
         self.assertEqual({'uplink': 2}, answer['refused'])
         for row in rows.values():
             shown, = row['uplinks']
-            self.assertEqual(('tor', False, 2, .01), (
-                shown['uplink'], shown['admitted'], shown['instances'],
-                shown['overload_limit']))
+            self.assert_holds(shown, uplink='tor', admitted=False, instances=2,
+                              overload_limit=.01)
             self.assertAlmostEqual(.01, shown['overload_before'], 9)
             self.assertAlmostEqual(.028, shown['overload_after'], 9)
             # The host alone has room.
@@ -312,8 +290,7 @@ class PoliciesTestCase(ExplainTestCase):
         answer, rows = self.explain('--flavor', 'plain')
         self.assertEqual('prior of flavor', answer['rule'])
         self.assertEqual(600.0, answer['peak']['egress_kbps'])
-        peak, = [check for check in rows['small']['checks']
-                 if check['check'] == 'peak']
+        peak = self.checks(rows['small'])['peak']
         self.assertLessEqual(peak['adds'], 300.0)
         self.assertTrue(peak['passes'])
         # What a flavor states is its peak.

@@ -24,21 +24,25 @@ class FitTestCase(command_case.ManageTestCase):
     def setUp(self):
         super().setUp()
         rng = np.random.default_rng(5)
-        self.trace = os.path.join(self.directory, 'trace.csv')
         self.rates = rng.lognormal(3, 2, (self.COUNT, 2))
-        with open(self.trace, 'w', newline='') as file:
-            writer = csv.writer(file)
-            writer.writerow(['instance', 'time', 'egress_kbps',
-                             'ingress_kbps'])
-            for i in range(self.COUNT):
-                time = int(base.NOW) + 300 * i
-                for name, rates in (('10', self.rates[i]),
-                                    ('9', self.rates[i] * 2),
-                                    ('quiet', (0, 0)),
-                                    ('broken', ('', ''))):
-                    writer.writerow([name, time, *rates])
-                if i < 5:
-                    writer.writerow(['young', time, 1, 1])
+        self.trace = self.write('trace.csv', (
+            [name, int(base.NOW) + 300 * i, *rates]
+            for i in range(self.COUNT)
+            for name, rates in (('10', self.rates[i]),
+                                ('9', self.rates[i] * 2),
+                                ('quiet', (0, 0)), ('broken', ('', '')),
+                                ('young', (1, 1)))
+            if i < 5 or name != 'young'))
+
+    def write(self, name, rows):
+        path = os.path.join(self.directory, name)
+        with open(path, 'w', newline='') as file:
+            csv.writer(file).writerows([
+                ['instance', 'time', 'egress_kbps', 'ingress_kbps'], *rows])
+        return path
+
+    def model(self, name):
+        return store.Store(self.url).model(telemetry_file.instance_uuid(name))
 
     def test_a_trace_becomes_models_in_a_new_store(self):
         status, output, errors = self.run_command(
@@ -47,9 +51,8 @@ class FitTestCase(command_case.ManageTestCase):
         self.assertEqual(
             f'vswitch-manage: made a new store: {self.url}\n', errors)
         answer = json.loads(output)
-        self.assertEqual((5, 2, 3, 1), (
-            answer['instances'], answer['fitted'], answer['refused'],
-            answer['generation']))
+        self.assert_holds(answer, instances=5, fitted=2, refused=3,
+                          generation=1)
         self.assertEqual({'no traffic': 1, 'no usable sample': 1,
                           'fewer than 24 samples': 1}, answer['reasons'])
         self.assertEqual(
@@ -58,10 +61,8 @@ class FitTestCase(command_case.ManageTestCase):
             {(item['name'], item['reason'])
              for item in answer['refused_instances']})
         self.assertEqual(30, answer['refused_samples']['missing'])
-        record = store.Store(self.url).model(
-            telemetry_file.instance_uuid('10'))
-        self.assertEqual(('10', 'file', self.COUNT),
-                         (record.name, record.source, record.samples))
+        record = self.model('10')
+        self.assert_holds(record, name='10', source='file', samples=self.COUNT)
         self.assertEqual(self.COUNT, record.counts.total_samples)
         self.assertAlmostEqual(self.rates.sum(axis=1).max(),
                                record.model.rates[:, :2].sum(axis=1).max())
@@ -82,9 +83,8 @@ class FitTestCase(command_case.ManageTestCase):
                     f'[vswitch_{name}]', f'endpoint_override = {server.url}',
                     'period_seconds = 300', 'requests_per_second = 1000')
                 answer = self.ask('fit', '--telemetry', name)
-                self.assertEqual(
-                    (f'{name} {server.url}', 3),
-                    (answer['source'], answer['fitted']))
+                self.assert_holds(answer, source=f'{name} {server.url}',
+                                  fitted=3)
                 self.assertLess(0, answer['refused_samples']['absurd'])
                 server.faults[:] = [telemetry_stand_ins.status(403)]
                 self.assert_fails('HTTP 403', 'fit', '--telemetry', name)
@@ -101,30 +101,13 @@ class FitTestCase(command_case.ManageTestCase):
 
     def test_only_the_wanted_time_is_used(self):
         begin = '2023-11-14T22:43:20'     # after six samples
-        answer = self.ask('fit', '--store', self._made(), '--path', self.trace,
-                          '--start', begin, '--end',
-                          str(base.NOW + 300 * 30 - 1))
+        self.make_store()
+        answer = self.ask('fit', '--path', self.trace, '--start', begin,
+                          '--end', str(base.NOW + 300 * 30 - 1))
         self.assertEqual(2, answer['fitted'])
-        record = store.Store(self.url).model(
-            telemetry_file.instance_uuid('9'))
+        record = self.model('9')
         self.assertEqual(24, record.samples)
         self.assertEqual(base.NOW + 1800, record.window_start)
-
-    def _made(self):
-        self.make_store()
-        return self.url
-
-    def test_the_least_number_of_samples_is_an_option(self):
-        self.make_store()
-        self._configure('min_samples = 5')
-        self.assertEqual(3, self.ask('fit', '--path', self.trace)['fitted'])
-
-    def test_fitting_again_replaces_and_keeps_the_others(self):
-        self.make_store().write([base.constant(1)])
-        for generation in (2, 3):
-            self.assertEqual(generation, self.ask(
-                'fit', '--path', self.trace)['generation'])
-        self.assertEqual(3, len(store.Store(self.url).models()))
 
     def test_nothing_to_fit_writes_nothing_and_says_so(self):
         self.make_store()
@@ -150,34 +133,32 @@ class FitTestCase(command_case.ManageTestCase):
     def test_priors_come_with_twenty_instances(self):
         # 18 with traffic and 2 that are silent all the time; one is too
         # young to say anything.
-        trace = os.path.join(self.directory, 'fleet.csv')
-        with open(trace, 'w', newline='') as file:
-            writer = csv.writer(file)
-            writer.writerow(['instance', 'time', 'egress_kbps',
-                             'ingress_kbps'])
-            for number in range(20):
-                for i in range(300):
-                    writer.writerow([number, 300 * i,
-                                     100 if number < 18 else 0, 0])
-            writer.writerow(['young', 0, 7000, 0])
-        answer = self.ask('fit', '--path', trace, '--store', self._made())
+        self.make_store()
+        answer = self.ask('fit', '--path', self.write('fleet.csv', [
+            *([number, 300 * i, 100 if number < 18 else 0, 0]
+              for number in range(20) for i in range(300)),
+            ['young', 0, 7000, 0]]))
         self.assertEqual((18, 1), (answer['fitted'], answer['priors']))
         [prior] = self.ask('prior', 'list')['priors']
-        self.assertEqual((None, None, 20.0), (
-            prior['flavor'], prior['project'], prior['members']))
+        self.assert_holds(prior, flavor=None, project=None, members=20.0)
         self.assertAlmostEqual(90.0, prior['mean']['egress_kbps'], delta=1.0)
         self.assertEqual('fleet', self.ask('prior', 'show')['prior_of'])
         # The models and the priors are one generation.
         self.assertEqual(answer['generation'],
                          self.ask('db', 'version')['generation'])
 
-    def test_a_model_stays_whose_instance_is_refused(self):
-        target = self.make_store()
-        uuid = telemetry_file.instance_uuid('quiet')
-        target.write([store.StoredModel(
-            uuid, traffic_model.TrafficModel.constant(5.0))])
-        self.ask('fit', '--path', self.trace)
-        self.assertEqual(5.0, target.model(uuid).model.mean[0])
+    def test_models_of_refused_and_other_instances_stay(self):
+        self.make_store().write([base.constant(1), store.StoredModel(
+            telemetry_file.instance_uuid('quiet'),
+            traffic_model.TrafficModel.constant(5.0))])
+        # A second time replaces the models of the first.
+        for generation in (2, 3):
+            answer = self.ask('fit', '--path', self.trace)
+            self.assert_holds(answer, fitted=2, generation=generation)
+        self.assertEqual(5.0, self.model('quiet').model.mean[0])
+        self.assertEqual(4, len(store.Store(self.url).models()))
+        self._configure('min_samples = 5')
+        self.assertEqual(3, self.ask('fit', '--path', self.trace)['fitted'])
 
     def test_a_start_after_the_end_is_told(self):
         for start, end in (('20', '10'), ('10', '10'),
@@ -187,8 +168,8 @@ class FitTestCase(command_case.ManageTestCase):
                               '--end', end)
 
     def test_the_period_of_a_file_may_be_stated(self):
-        self.ask('fit', '--path', self.trace, '--store', self._made(),
-                 '--period-seconds', '400')
+        self.make_store()
+        self.ask('fit', '--path', self.trace, '--period-seconds', '400')
         uuid = telemetry_file.instance_uuid('10')
         learned = store.Store(self.url).learned([uuid])[uuid]
         self.assertEqual(400.0, learned.counts.period_seconds)

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import json
-import pathlib
-
-import yaml
+import os
 
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import neutron_api
@@ -18,10 +15,11 @@ class HostTestCase(command_case.ManageTestCase):
     def setUp(self):
         super().setUp()
         self.neutron = self.enterContext(neutron_api.NeutronApi())
-        self._configure(
+        self.options = [
             '[vswitch_inventory]', 'auth_type = none', 'connect_retries = 0',
             f'endpoint = {self.neutron.url}',
-            f'network_url = {self.neutron.url}')
+            f'network_url = {self.neutron.url}']
+        self._configure(*self.options)
         self.neutron.agents = [
             agents.open_vswitch('a', ['vxlan']),
             agents.nic_switch('b', ens1f0=(70, 80)),
@@ -42,8 +40,7 @@ class DiscoverTestCase(HostTestCase):
     def test_discovery_proposes_profiles_and_writes_nothing(self):
         answer = self.ask('host', 'discover')
         self.assertFalse(answer['applied'])
-        self.assertFalse(pathlib.Path(self.directory, 'vswitch.sqlite')
-                         .exists())
+        self.assertFalse(os.path.exists(self.path))
         self.assertEqual(
             [('a', 'ovs-vxlan', {}, 'new'),
              ('b', 'mellanox-eswitch', {'line_rate_kbps': 70}, 'new'),
@@ -55,7 +52,7 @@ class DiscoverTestCase(HostTestCase):
                          answer['hosts'][0]['agents'][0]['tunnel_types'])
 
     def test_the_reason_and_remarks_are_printed(self):
-        _, output, _ = self.run_command('host', 'discover')
+        output = self.text('host', 'discover')
         _, row_a, row_b, third = commands.table(output)
         self.assertEqual(['a', 'ovs-vxlan', '-', 'new', '-'], row_a[:5])
         self.assertRegex(row_a[5], 'Open vSwitch agent .*tunnels vxlan')
@@ -88,7 +85,7 @@ class DiscoverTestCase(HostTestCase):
 
     def test_what_was_set_by_hand_stays_unless_it_is_forced(self):
         self.run_command('host', 'set', 'a', 'ovs-gre')
-        _, output, _ = self.run_command('host', 'discover', '--apply')
+        output = self.text('host', 'discover', '--apply')
         self.assertEqual(
             ['a', 'ovs-vxlan', '-', 'kept', 'ovs-gre (operator)'],
             commands.table(output)[1][:5])
@@ -98,12 +95,7 @@ class DiscoverTestCase(HostTestCase):
         self.assertEqual(('ovs-vxlan', {}, 'discovered'), self.stored()['a'])
 
     def test_profiles_of_switches_can_be_given(self):
-        path = pathlib.Path(self.directory, 'own.yaml')
-        path.write_text(yaml.safe_dump({'mine': {'saturation_kbps': 5}}))
-        self._configure(
-            f'switch_profiles_file = {path}', '[vswitch_inventory]',
-            'auth_type = none', f'endpoint = {self.neutron.url}',
-            f'network_url = {self.neutron.url}')
+        self.configure_profiles('mine: {saturation_kbps: 5}', *self.options)
         self.run_command('db', 'sync')
         self.assertEqual({'a': 'new', 'b': 'new', 'c': 'new'}, self.actions(
             '--map', 'linuxbridge=mine', '--map', 'ovs-system=ovs-gre',
@@ -125,8 +117,7 @@ class DiscoverTestCase(HostTestCase):
         self.assert_fails('agents: seen HTTP 403', 'host', 'discover',
                           '--apply')
         # Nor was anything made.
-        self.assertFalse(pathlib.Path(self.directory, 'vswitch.sqlite')
-                         .exists())
+        self.assertFalse(os.path.exists(self.path))
 
 
 class RecordTestCase(HostTestCase):
@@ -135,32 +126,30 @@ class RecordTestCase(HostTestCase):
         for name in ('a b;c', '', 'a\x1b[1m', 'h' * 256, 'höst', 'a/b'):
             self.assert_fails('host: .*; expected its name in Nova', 'host',
                               'set', name, 'ovs-flat')
+        self.make_store()
         for name in ('compute-1.example.org', 'a_b', 'fe80::1'):
-            self.assertEqual(0, self.run_command('host', 'set', name,
-                                                 'ovs-flat')[0])
+            self.text('host', 'set', name, 'ovs-flat')
 
     def test_what_is_set_is_listed_until_it_is_removed(self):
-        status, output, _ = self.run_command(
-            'host', 'set', 'h', 'ovs-flat', '--override',
-            'line_rate_kbps=1e6', '--override', 'max_tunnels=7', '--json')
+        overrides = {'line_rate_kbps': 1e6, 'max_tunnels': 7}
+        self.make_store()
         self.assertEqual(
             {'host': 'h', 'profile': 'ovs-flat', 'generation': 1,
-             'overrides': {'line_rate_kbps': 1e6, 'max_tunnels': 7}},
-            json.loads(output))
+             'overrides': overrides}, self.ask(
+                'host', 'set', 'h', 'ovs-flat', '--override',
+                'line_rate_kbps=1e6', '--override', 'max_tunnels=7'))
         self.run_command('host', 'set', 'i', '--override', 'max_tunnels=8')
-        self.assertEqual(
-            {'h': ('ovs-flat', {'line_rate_kbps': 1e6, 'max_tunnels': 7},
-                   'operator'), 'i': (None, {'max_tunnels': 8}, 'operator')},
-            self.stored())
-        _, output, _ = self.run_command('host', 'list')
+        self.assertEqual({'h': ('ovs-flat', overrides, 'operator'),
+                          'i': (None, {'max_tunnels': 8}, 'operator')},
+                         self.stored())
         self.assertEqual(
             ['h', 'ovs-flat', 'line_rate_kbps=1000000, max_tunnels=7',
-             'operator'], commands.table(output)[1][:4])
+             'operator'], commands.table(self.text('host', 'list'))[1][:4])
         self._configure('default_switch_profile = ovs-gre')
         self.assertEqual(
             {'host': 'h', 'removed_profile': 'ovs-flat', 'generation': 3,
-             'removed_overrides': {'line_rate_kbps': 1e6, 'max_tunnels': 7},
-             'default_profile': 'ovs-gre'}, self.ask('host', 'remove', 'h'))
+             'removed_overrides': overrides, 'default_profile': 'ovs-gre'},
+            self.ask('host', 'remove', 'h'))
         self.assertEqual({'i'}, self.stored().keys())
         self.assert_fails('no profile of host h', 'host', 'remove', 'h')
 
@@ -202,16 +191,14 @@ class ExportTestCase(HostTestCase):
         return self.ask('profile', 'export', *words)
 
     def test_a_profile_is_printed(self):
-        _, output, _ = self.run_command(
-            'profile', 'export', 'ovs-vxlan', '--format', 'neutron-ovs',
-            '--device', 'br-ex')
         # Half of 1.241 Gbit/s in each direction.
         self.assertIn('[ovs]\nresource_provider_bandwidths = '
-                      'br-ex:620500:620500\n', output)
-        answer = self.export('ovs-vxlan', '--format', 'provider')
-        self.assertEqual(1241000, answer['inventory']['bandwidth_kbps'])
-        self.assertEqual('1.0', yaml.safe_load(answer['text'])['meta'][
-            'schema_version'])
+                      'br-ex:620500:620500\n', self.text(
+                          'profile', 'export', 'ovs-vxlan', '--format',
+                          'neutron-ovs', '--device', 'br-ex'))
+        self.assertEqual(1241000, self.export(
+            'ovs-vxlan', '--format', 'provider')['inventory'][
+                'bandwidth_kbps'])
 
     def test_a_host_has_its_overrides(self):
         self.run_command('host', 'discover', '--apply')

@@ -20,6 +20,16 @@ class ModelCommandTestCase(command_case.ManageTestCase):
              base.constant(9), base.constant(10, name='twin'),
              base.constant(11, name='twin')], now=base.NOW)
 
+    def write_samples(self, number, egress):
+        """Write the model that samples have; return the instance's uuid."""
+        uuid = base.instance_uuid(number)
+        counts = estimate.count_transitions(series.RateSeries.from_samples(
+            uuid, 300.0, base.NOW + 300.0 * np.arange(egress.size), egress,
+            0 * egress))
+        self.make_store().write([store.StoredModel.from_counts(
+            uuid, estimate.fit_model(counts), counts)])
+        return uuid
+
     def test_show_prints_the_whole_model_as_json(self):
         shown = self.ask('model', 'show', base.instance_uuid(7))
         model = self.record.model
@@ -33,11 +43,9 @@ class ModelCommandTestCase(command_case.ManageTestCase):
         self.assertIsInstance(shown['samples'], int)
         self.assertEqual({'egress_kbps', 'ingress_kbps', 'kpps'},
                          set(shown['peak']))
-        self.assertEqual(
-            ('10', 'file', 500, base.NOW, base.NOW + 150000, base.NOW, 2),
-            tuple(shown[name] for name in (
-                'name', 'source', 'samples', 'window_start', 'window_end',
-                'updated_at', 'format_version')))
+        self.assert_holds(shown, name='10', source='file', samples=500,
+                          window_start=base.NOW, window_end=base.NOW + 150000,
+                          updated_at=base.NOW, format_version=2)
 
     def test_show_prints_at_how_many_instants_it_was_sampled(self):
         uuid = base.instance_uuid(12)
@@ -56,37 +64,24 @@ class ModelCommandTestCase(command_case.ManageTestCase):
                 (20, np.random.default_rng(5).permutation([5.0, 500.0] * 250),
                  True),
                 (21, np.tile(np.repeat([5.0, 500.0], 20), 12), False)):
-            counts = estimate.count_transitions(
-                series.RateSeries.from_samples(
-                    base.instance_uuid(number), 300.0,
-                    base.NOW + 300.0 * np.arange(samples.size), samples,
-                    0 * samples))
-            self.make_store().write([store.StoredModel.from_counts(
-                base.instance_uuid(number), estimate.fit_model(counts),
-                counts)])
-            shown = self.ask('model', 'show', base.instance_uuid(number))
+            uuid = self.write_samples(number, samples)
+            shown = self.ask('model', 'show', uuid)
             self.assertEqual(300, shown['period_seconds'])
             pairs = np.corrcoef(samples[:-1], samples[1:])[0, 1]
             self.assertAlmostEqual(pairs, shown['sample_correlation'])
-            output = self.run_command('model', 'show',
-                                      base.instance_uuid(number))[1]
-            self.assertEqual(remarks, 'rates change within 300 s' in output)
+            self.assertEqual(remarks, 'rates change within 300 s'
+                             in self.text('model', 'show', uuid))
 
     def test_show_tells_what_was_left_out(self):
-        uuid, rates = base.instance_uuid(22), np.full(10 * 288, 100.0)
+        rates = np.full(10 * 288, 100.0)
         rates[900:905] = 5e6
-        counts = estimate.count_transitions(series.RateSeries.from_samples(
-            uuid, 300.0, base.NOW + 300.0 * np.arange(rates.size), rates,
-            0 * rates))
-        self.make_store().write([store.StoredModel.from_counts(
-            uuid, estimate.fit_model(counts), counts)])
-        self.assertEqual(5, self.ask('model', 'show', uuid)[
-            'left_out_samples'])
+        self.assertEqual(5, self.ask(
+            'model', 'show', self.write_samples(22, rates))[
+                'left_out_samples'])
 
     def test_show_says_nothing_of_samples_that_it_does_not_have(self):
         shown = self.ask('model', 'show', base.instance_uuid(8))
-        self.assertEqual((None, None), (shown['period_seconds'],
-                                        shown['sample_correlation']))
+        self.assert_holds(shown, period_seconds=None, sample_correlation=None)
 
     def test_show_takes_a_name_and_an_uppercase_uuid(self):
         self.assertEqual(base.instance_uuid(7),
@@ -106,7 +101,4 @@ class ModelCommandTestCase(command_case.ManageTestCase):
             list(models[1]['mean'].values())[:2], self.record.model.mean[:2])
         self.assertIsNone(models[1]['peak']['kpps'])
         self.assertIsInstance(models[1]['samples'], int)
-        output = self.run_command('model', 'list')[1]
-        self.assertIn('\n5 models\n', output)
-        self.assertLess(output.index(base.instance_uuid(8)),
-                        output.index(base.instance_uuid(7)))
+        self.assertIn('\n5 models\n', self.text('model', 'list'))

@@ -18,8 +18,8 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
     def test_a_dry_run_prints_the_plan_and_changes_nothing(self):
         answer = self.ask_loud('rebalance')
         move, = answer['moves']
-        self.assertEqual(('host1', 'host2', -600.0), (
-            move['source'], move['destination'], move['budget_before']))
+        self.assert_holds(move, source='host1', destination='host2',
+                          budget_before=-600.0)
         for key in ('instance_uuid', 'name', 'reason', 'budget_after',
                     'seconds', 'transferred_mib', 'downtime_seconds'):
             self.assertIn(key, move)
@@ -38,9 +38,8 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
         self.fleet.balance['host1'] = 0.0
         self.configure('rebalance_network = separate')
         self.assertEqual('no host is in debt', self.ask('rebalance')['reason'])
-        status, output, _ = self.run_command('rebalance')
-        self.assertEqual(0, status)
-        self.assertIn('0 migrations: no host is in debt', output)
+        self.assertIn('0 migrations: no host is in debt',
+                      self.text('rebalance'))
 
     def test_no_data_is_an_error(self):
         self.fleet.balance.clear()
@@ -73,10 +72,7 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
     def test_a_surprise_is_the_exit_status(self):
         self.fleet.cloud.on_migrate = lambda server, host: \
             self.fleet.cloud.complete(server, host, 'error')
-        status, output, _ = self.run_command('rebalance', '--execute',
-                                             '--json')
-        self.assertEqual(1, status)
-        answer = json.loads(output)
+        answer = self.ask_loud('rebalance', '--execute', status=1)
         self.assertIn('No valid host', answer['problem'])
         self.assertEqual(['failed'], [row['state']
                                       for row in answer['moves']])
@@ -109,15 +105,14 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
         self.assertEqual(['done'], self.states())
         self.assertEqual(1, len(self.fleet.cloud.asked))
 
-    def ask_loud(self, *words):
+    def ask_loud(self, *words, status=0):
         """Return the answer of a command that also writes to stderr."""
-        status, output, errors = self.run_command(*words, '--json')
-        self.assertEqual(0, status, errors)
+        exit_status, output, errors = self.run_command(*words, '--json')
+        self.assertEqual(status, exit_status, errors)
         return json.loads(output)
 
     def test_another_process_is_respected(self):
-        records.take_lock(self.store, 'vswitch-modeler',
-                                      't', 60.0)
+        records.take_lock(self.store, 'vswitch-modeler', 't', 60.0)
         self.assert_fails('held by vswitch-modeler', 'rebalance', '--execute')
         self.assertEqual(1, len(self.ask('rebalance')['moves']))
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import pathlib
 import signal
 import stat
 import threading
@@ -21,25 +22,19 @@ class ReportCommandTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        self.profiles = os.path.join(self.directory, 'profiles.yaml')
-        with open(self.profiles, 'w') as file:
-            file.write('own: {saturation_kbps: 350}\n')
-        self._configure(f'switch_profiles_file = {self.profiles}',
-                        'overload_probability = 0.05',
-                        'default_egress_kbps = 5',
-                        'default_ingress_kbps = 0')
+        self.configure_profiles(fleets.PROFILES, *fleets.OPTIONS)
         fleets.fill(self.make_store())
         self.path = os.path.join(self.directory, 'report.html')
 
+    def read(self):
+        return pathlib.Path(self.path).read_text(encoding='utf-8')
+
     def test_a_page_is_written_for_its_owner_alone(self):
-        status, output, errors = self.run_command('report', '--html',
-                                                  self.path)
-        self.assertEqual((0, ''), (status, errors))
         self.assertEqual(f'Wrote {self.path}: 3 hosts, 0 of them above their '
-                         f'limit, 11 instances.\n', output)
+                         f'limit, 11 instances.\n',
+                         self.text('report', '--html', self.path))
         self.assertEqual(0o600, stat.S_IMODE(os.stat(self.path).st_mode))
-        with open(self.path, encoding='utf-8') as file:
-            self.assertIn('Virtual switches', file.read())
+        self.assertIn('Virtual switches', self.read())
 
     def test_the_policy_in_the_store_comes_before_the_options(self):
         self.make_store().write_fleet({'host': {'h1': {
@@ -48,9 +43,8 @@ class ReportCommandTestCase(command_case.ManageTestCase):
             'uplinks': []}}}, 1.0)
         answer = self.ask('report', '--html', self.path)
         self.assertEqual(1, answer['summary']['above'])
-        with open(self.path, encoding='utf-8') as file:
-            self.assertRegex(file.read(),
-                             r'<li>policies of hosts are \d+ s old;')
+        self.assertRegex(self.read(),
+                         r'<li>policies of hosts are \d+ s old;')
 
     def test_hosts_are_those_of_the_command_fleet(self):
         opened = self.make_store()
@@ -79,19 +73,15 @@ class ReportCommandTestCase(command_case.ManageTestCase):
                               if name.startswith('.report')])
 
     def test_standard_output_gets_nothing_but_the_page(self):
-        status, output, _ = self.run_command('report', '--html', '-')
-        self.assertEqual(0, status)
+        output = self.text('report', '--html', '-')
         self.assertTrue(output.startswith('<!DOCTYPE html>'))
         self.assertTrue(output.endswith('</html>\n'))
         # As in a file: its policy has the hashes of what is in it.
-        self.assertEqual(0, self.run_command('report', '--html',
-                                             self.path)[0])
-        with open(self.path, encoding='utf-8') as file:
-            written = file.read()
+        self.text('report', '--html', self.path)
         for part in ('style', 'script'):
             self.assertEqual(*(
                 text.partition(f'<{part}>')[2].partition(f'</{part}>')[0]
-                for text in (output, written)))
+                for text in (output, self.read())))
 
     def _serve(self, *words):
         return commands.run(serve.main, ['--config-file', self.config,
@@ -113,8 +103,8 @@ class ReportCommandTestCase(command_case.ManageTestCase):
                 threading.Thread(target=ask, args=[self]).start()
                 super().serve_forever(.01)
 
-        with open(self.config, 'w') as file:
-            file.write('[vswitch_scheduler]\nstore_url = sqlite:////none\n')
+        pathlib.Path(self.config).write_text(
+            '[vswitch_scheduler]\nstore_url = sqlite:////none\n')
         with mock.patch.object(server, 'ReportServer', Server):
             status, output, errors = self._serve('--port', '0', '--store',
                                                  self.url)
@@ -123,11 +113,13 @@ class ReportCommandTestCase(command_case.ManageTestCase):
         self.assertIn('h1', pages[0])
 
     def test_wrong_options_are_refused(self):
-        status, _, errors = self._serve('--address', '0.0.0.0')
-        self.assertEqual(1, status)
-        self.assertIn("address: '0.0.0.0'; expected a loopback", errors)
         listener = server.ReportServer('127.0.0.1', 0, None)
         self.addCleanup(listener.server_close)
-        status, _, errors = self._serve('--port', str(listener.server_port))
-        self.assertEqual(1, status)
-        self.assertIn('set a free port with --port', errors)
+        for option, value, message in (
+                ('--address', '0.0.0.0',
+                 "address: '0.0.0.0'; expected a loopback"),
+                ('--port', str(listener.server_port),
+                 'set a free port with --port')):
+            status, _, errors = self._serve(option, value)
+            self.assertEqual(1, status)
+            self.assertIn(message, errors)

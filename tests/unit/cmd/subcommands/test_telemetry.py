@@ -30,21 +30,20 @@ class TelemetryCheckTest(testtools.TestCase):
                 'connect_retries = 0\nstatus_code_retries = 0\n'
                 f'max_age_seconds = 31536000\n{options}')
 
-    def run_check(self, *words):
-        return commands.run(manage.main, [
+    def run_check(self, status, *words):
+        exit_status, output, errors = commands.run(manage.main, [
             '--config-file', self.path, 'telemetry', 'check', *words])
+        self.assertEqual(status, exit_status, errors)
+        return output
 
     def test_a_wrong_exporter_fails_with_the_right_one(self):
         self.configure(stand_ins.SHAPES['libvirt-kumina'](
             telemetry_counters.steady_interfaces(time.time())),
             exporter='ceilometer')
-        status, output, _ = self.run_check('-f', 'json')
-        self.assertEqual(1, status)
-        answer = json.loads(output)
+        answer = json.loads(self.run_check(1, '-f', 'json'))
         self.assertEqual({'libvirt-kumina': 5}, answer['facts']['exporters'])
         self.assertIn('exporter = libvirt-kumina', answer['problems'][1])
-        status, text, _ = self.run_check()
-        self.assertEqual(1, status)
+        text = self.run_check(1)
         self.assertTrue(text.startswith(answer['problems'][0]), text)
         # The pass that learns nothing says the same, and is no success.
         status, _, errors = commands.run(
@@ -56,7 +55,6 @@ class TelemetryCheckTest(testtools.TestCase):
     def test_what_is_right_is_printed_with_success(self):
         self.configure(stand_ins.SHAPES['libvirt-kumina'](
             telemetry_counters.steady_interfaces(time.time())))
-        status, output, _ = self.run_check()
-        self.assertEqual(0, status, output)
+        output = self.run_check(0)
         self.assertIn('exporters: libvirt-kumina (5 instances)', output)
         self.assertIn('egress 1 kbit/s', output)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import itertools
-import json
-import os
+import pathlib
 import tempfile
 import unittest
 
@@ -118,6 +117,18 @@ def run(switch, plan, **options):
         timer=Timer(), **options).run()
 
 
+def failing(switch, number, error):
+    """Return the measure of a switch, whose test of a number fails."""
+    numbers = itertools.count()
+
+    def measure(*arguments, **others):
+        if next(numbers) == number:
+            raise error
+        return switch.measure(*arguments, **others)
+
+    return measure
+
+
 SMALL = plans.Plan(sizes=(88, 1500), pairs=(1, 2), seconds=1, repeats=1,
                    receivers=0)
 
@@ -173,6 +184,10 @@ class TestSamples(unittest.TestCase):
         samples = run(switch, SMALL, max_busy=.25, retries=3)
         self.assertEqual([False, False, True],
                          [sample.kept for sample in samples[:3]])
+        # A rejected sample is in no figure.
+        entry, = calibration.figures(samples[:3])
+        self.assertEqual(samples[2].received_kbps, entry['saturation_kbps'])
+        self.assertEqual([], calibration.figures(samples[:2]))
         self.assertEqual(
             'the machine was busy with something else: 50% of its CPUs; '
             'expected at most 25%', samples[0].reason)
@@ -190,16 +205,6 @@ class TestSamples(unittest.TestCase):
                     self.assertFalse(sample.kept)
                     self.assertRegex(sample.reason, message)
 
-    def test_a_rejected_sample_is_in_no_figure(self):
-        switch = Switch(others=itertools.chain(
-            [.9], itertools.repeat(0.0)))
-        samples = run(switch, SMALL, retries=1)
-        rejected, accepted = samples[:2]
-        entry, = [entry for entry in calibration.figures(
-            [rejected, accepted]) if entry['packet_bytes'] == 88]
-        self.assertEqual(accepted.received_kbps, entry['saturation_kbps'])
-        self.assertEqual([], calibration.figures([rejected]))
-
     def test_an_always_busy_machine_gives_no_profile(self):
         switch = Switch(others=.9)
         samples = run(switch, SMALL, retries=1)
@@ -215,28 +220,12 @@ class TestSamples(unittest.TestCase):
 
     def test_a_test_that_fails_is_told_and_servers_start_anew(self):
         switch = Switch()
-        failures = iter([True, False])
-
-        def measure(*args, **others):
-            if next(failures, False):
-                raise exceptions.CalibrationError('server is busy')
-            return switch.measure(*args, **others)
-
-        samples = run(switch, SMALL, measure=measure)
+        samples = run(switch, SMALL, measure=failing(
+            switch, 0, exceptions.CalibrationError('server is busy')))
         self.assertEqual('server is busy', samples[0].reason)
         self.assertFalse(samples[0].kept)
         self.assertEqual(1, switch.recovered)
         self.assertTrue(samples[1].kept)
-
-    def test_whatever_happens_the_topology_is_removed(self):
-        switch = Switch()
-
-        def measure(*_, **__):
-            raise KeyboardInterrupt
-
-        with self.assertRaises(KeyboardInterrupt):
-            run(switch, SMALL, measure=measure)
-        self.assertEqual((1, 1), (switch.built, switch.cleared))
 
     def test_progress_ends_at_all_with_nothing_left(self):
         reports = []
@@ -253,69 +242,61 @@ class TestJournal(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        directory = self.enterContext(tempfile.TemporaryDirectory())
-        self.path = os.path.join(directory, 'journal')
+        self.path = pathlib.Path(self.enterContext(
+            tempfile.TemporaryDirectory()), 'journal')
         self.setting = {'switch': 'linuxbridge', 'plan': SMALL.to_dict()}
 
     def _journal(self, **changes):
         return calibration.Journal(self.path, {**self.setting, **changes})
 
-    def _interrupted(self, after):
-        switch, count = Switch(), itertools.count()
-
-        def measure(*args, **others):
-            if next(count) == after:
-                raise KeyboardInterrupt
-            return switch.measure(*args, **others)
-
-        with self.assertRaises(KeyboardInterrupt):
-            run(switch, SMALL, measure=measure, journal=self._journal())
+    def _run(self, switch, **options):
+        return run(switch, SMALL, journal=self._journal(), **options)
 
     def test_a_calibration_goes_on_where_it_was_interrupted(self):
         uninterrupted = run(Switch(), SMALL)
-        self._interrupted(after=9)
+        switch = Switch()
+        with self.assertRaises(KeyboardInterrupt):
+            self._run(switch, measure=failing(switch, 9, KeyboardInterrupt()))
+        self.assertEqual((1, 1), (switch.built, switch.cleared))
         journal = self._journal()
         self.assertTrue(0 < len(journal.done) < len(SMALL.cells()))
         switch = Switch()
-        samples = run(switch, SMALL, journal=self._journal())
-        self.assertEqual([sample.cell for sample in uninterrupted],
-                         [sample.cell for sample in samples])
-        self.assertEqual([sample.received_kbps for sample in uninterrupted],
-                         [sample.received_kbps for sample in samples])
+        samples = self._run(switch)
+        for name in ('cell', 'received_kbps'):
+            self.assertEqual([getattr(sample, name)
+                              for sample in uninterrupted],
+                             [getattr(sample, name) for sample in samples])
         measured = sum(sample.kind != 'rtt' for sample in journal.samples)
         self.assertEqual(sum(sample.kind != 'rtt' for sample in uninterrupted)
                          - measured, len(switch.tests))
 
     def test_nothing_is_built_when_all_is_there(self):
-        run(Switch(), SMALL, journal=self._journal())
+        self._run(Switch())
         switch = Switch()
-        samples = run(switch, SMALL, journal=self._journal())
+        samples = self._run(switch)
         self.assertEqual(0, switch.built)
-        self.assertEqual({cell for cell in SMALL.cells()},
+        self.assertEqual(set(SMALL.cells()),
                          {sample.cell for sample in samples})
 
     def test_rejected_combinations_are_measured_again(self):
         # Busy once, in the first cell.
-        run(Switch(others=itertools.chain([.9], itertools.repeat(0.0))),
-            SMALL, retries=0, journal=self._journal())
+        self._run(Switch(others=itertools.chain(
+            [.9], itertools.repeat(0.0))), retries=0)
         switch = Switch()
-        samples = run(switch, SMALL, journal=self._journal())
+        samples = self._run(switch)
         self.assertEqual({88}, {payload + iperf.UDP_HEADERS
                                 for _, _, payload, *_ in switch.tests})
         self.assertEqual(set(SMALL.cells()), {
             sample.cell for sample in samples if sample.kept})
 
     def test_a_line_that_was_cut_off_is_measured_again(self):
-        run(Switch(), SMALL, journal=self._journal())
-        with open(self.path) as file:
-            lines = file.readlines()
-        with open(self.path, 'w') as file:
-            file.writelines(lines[:-1] + [lines[-1][:30]])
-        journal = self._journal()
-        self.assertEqual(len(lines) - 2, len(journal.done))
-        run(Switch(), SMALL, journal=journal)
-        with open(self.path) as file:
-            self.assertEqual(len(lines), len(file.readlines()))
+        self._run(Switch())
+        *lines, last = self.path.read_text().splitlines(True)
+        self.path.write_text(''.join([*lines, last[:30]]))
+        self.assertEqual(len(lines) - 1, len(self._journal().done))
+        self._run(Switch())
+        self.assertEqual(len(lines) + 1,
+                         len(self.path.read_text().splitlines()))
 
     def test_another_setting_is_refused_by_name(self):
         self._journal()
@@ -326,13 +307,11 @@ class TestJournal(unittest.TestCase):
             self._journal(switch='ovs-netdev')
 
     def test_a_file_that_is_no_journal_stays_as_it_is(self):
-        with open(self.path, 'w') as file:
-            file.write('my notes\nmore of them\n')
+        self.path.write_text('my notes\nmore of them\n')
         with self.assertRaisesRegex(exceptions.CalibrationError,
                                     "line 1: 'my notes'; expected a journal"):
             self._journal()
-        with open(self.path) as file:
-            self.assertEqual('my notes\nmore of them\n', file.read())
+        self.assertEqual('my notes\nmore of them\n', self.path.read_text())
 
 
 class TestFigures(unittest.TestCase):
@@ -369,8 +348,14 @@ SIZES = plans.Plan(sizes=(88, 250, 512, 1000, 1500), pairs=(1, 2, 4),
                    seconds=1, repeats=1, receivers=0)
 
 
-def packets_only(samples):
-    return [sample for sample in samples if sample.kind == 'udp']
+def packets_only(plan):
+    """Return samples of UDP: one sender 60 kpps, two senders 100 kpps."""
+    return [sample for sample in run(Switch(100.0, 60.0), plan)
+            if sample.kind == 'udp']
+
+
+class Segments(Switch):
+    segments = plans.SEGMENTS
 
 
 class TestProfile(unittest.TestCase):
@@ -382,10 +367,7 @@ class TestProfile(unittest.TestCase):
                 {'date': '2026-01-02', 'tool': 'test'}, **others))
 
     def test_the_profile_has_the_measured_figures_and_loads_from_a_file(self):
-        # One sender 60 kpps, two senders 100 kpps.
-        samples = packets_only(run(Switch(kpps=100.0, sender_kpps=60.0),
-                                   SMALL))
-        measured = self._make(samples, mhz=2000.0)
+        measured = self._make(packets_only(SMALL), mhz=2000.0)
         self.assertAlmostEqual(60 * 8 * 1500, measured.vm_peak_kbps, delta=1)
         for size, rate in measured.saturation_by_packet_bytes.items():
             self.assertGreater(rate, 8 * size * 100 / plans.RUNG * .99)
@@ -399,29 +381,22 @@ class TestProfile(unittest.TestCase):
         entry = measured.to_dict()
         del entry['name']
         with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, 'p.yaml')
-            with open(path, 'w') as file:
-                yaml.safe_dump({'measured': entry}, file)
+            path = pathlib.Path(directory, 'p.yaml')
+            path.write_text(yaml.safe_dump({'measured': entry}))
             self.assertEqual({'measured': measured},
                              profile.load_profiles(path, {}))
 
     def test_costs_are_stated_where_the_figures_tell_them(self):
-        samples = packets_only(run(Switch(kpps=100.0, sender_kpps=60.0),
-                                   SIZES))
-        measured = self._make(samples, SIZES)
+        measured = self._make(packets_only(SIZES), SIZES)
         # 100 kpps are 10 us each; a ladder ends within a rung of the peak.
         self.assertGreaterEqual(measured.packet_cost_us, 10 * .999)
         self.assertLessEqual(measured.packet_cost_us, 10 * plans.RUNG)
         self.assertLess(measured.byte_cost_ns * 1.5, 1)
         self.assertIn('switching', [limit.name for limit in measured.limits()])
         # Two sizes and two numbers of pairs leave nothing to judge by.
-        self.assertIsNone(self._make(packets_only(run(Switch(
-            kpps=100.0, sender_kpps=60.0), SMALL))).packet_cost_us)
+        self.assertIsNone(self._make(packets_only(SMALL)).packet_cost_us)
 
     def test_large_segments_and_small_packets_cost_what_they_cost(self):
-        class Segments(Switch):
-            segments = plans.SEGMENTS
-
         # A packet takes 10 us and a byte 0.2 ns, which is little below 1500.
         switch = Segments(kpps=100.0, sender_kpps=99.0, byte_ns=.2)
         measured = self._make(run(switch, SIZES), SIZES)
@@ -442,25 +417,21 @@ class TestProfile(unittest.TestCase):
                     + limit.weights[2] * kpps, limit.capacity * 1.1)
 
     def test_segments_that_follow_no_cost_are_not_promised_too_much(self):
-        class Segments(Switch):
-            segments = plans.SEGMENTS
-
+        class Uneven(Segments):
             def read_receivers(self, cell):
                 # Large segments are as fast as packets, small ones are not.
                 self._byte_ns = 9 if (cell.packet_bytes or 0) < 30000 else .1
                 return super().read_receivers(cell)
 
-        entries = calibration.figures(run(
-            Segments(kpps=100.0, sender_kpps=99.0), SIZES))
-        measured = calibration.make_profile(
-            entries, SIZES, calibration.Subject(
-                'measured', 'linuxbridge', 'none',
-                {'date': '2026-01-02', 'tool': 'test'}))
+        samples = run(Uneven(kpps=100.0, sender_kpps=99.0), SIZES)
+        measured = self._make(samples, SIZES)
+        # One sender fills the switch.
+        self.assertIsNone(measured.vm_peak_kbps)
         self.assertIsNone(measured.saturation_by_packet_bytes)
         self.assertIn('not below any', measured.sources['packet_cost_us'])
-        fastest = max(row.rate_kbps for row in calibration.measurements(
-            entries, 'none'))
-        for row in calibration.measurements(entries, 'none'):
+        rows = calibration.measurements(calibration.figures(samples), 'vxlan')
+        fastest = max(row.rate_kbps for row in rows)
+        for row in rows:
             if row.packet_bytes > 60000 and row.rate_kbps == fastest:
                 self.assertLessEqual(
                     measured.bandwidth_kbps(row.packet_bytes),
@@ -478,12 +449,3 @@ class TestProfile(unittest.TestCase):
         some = [sample for sample in samples if sample.packet_bytes != 1500]
         self.assertEqual('12 of 15', self._make(
             some, SIZES).provenance['combinations'])
-
-    def test_where_one_sender_fills_the_switch_there_is_no_peak(self):
-        measured = self._make(run(Switch(kpps=100.0, sender_kpps=99.0), SMALL))
-        self.assertIsNone(measured.vm_peak_kbps)
-
-    def test_samples_are_plain_data(self):
-        samples = run(Switch(), SMALL)
-        self.assertEqual(samples[0], calibration.Sample(**json.loads(
-            json.dumps(calibration.dataclasses.asdict(samples[0])))))

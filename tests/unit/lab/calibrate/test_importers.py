@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import os
-import tempfile
 import unittest
 
 from tests.unit.lab.calibrate import outputs
@@ -11,42 +9,38 @@ from vswitch_aware_scheduler.lab.calibrate import importers
 VSPERF = outputs.VSPERF
 
 
-def setting(**values):
-    return importers.Setting(**values)
+def iperf3(text, **values):
+    return importers.parse_iperf3(text, 'x', importers.Setting(**values))
 
 
 def vsperf(text, **values):
-    return importers.parse_vsperf(text, 'x', setting(**values))
+    return importers.parse_vsperf(text, 'x', importers.Setting(**values))
 
 
 class TestImporters(unittest.TestCase):
 
     def test_iperf3_gives_size_and_rate_of_what_arrived(self):
-        row, = importers.parse_iperf3(
-            outputs.udp(10000, 2500, 72), 'x',
-            setting(encapsulation='gre', pairs=4)).measurements
+        row, = iperf3(outputs.udp(10000, 2500, 72), encapsulation='gre',
+                      pairs=4).measurements
         self.assertAlmostEqual(100, row.packet_bytes)
         self.assertAlmostEqual(3000, row.rate_kbps)
         self.assertEqual(('gre', 4), (row.encapsulation, row.pairs))
 
     def test_datagrams_above_the_mtu_are_several_packets(self):
         text = outputs.iperf3('3.12-fragments')
-        row, = importers.parse_iperf3(text, 'x', setting()).measurements
-        self.assertAlmostEqual(1831 * 6 / 2.003973 / 1e3, row.kpps, places=3)
-        row, = importers.parse_iperf3(
-            text, 'x', setting(mtu=9000)).measurements
-        self.assertAlmostEqual(1831 / 2.003973 / 1e3, row.kpps, places=3)
+        for options, packets in (({}, 1831 * 6), ({'mtu': 9000}, 1831)):
+            row, = iperf3(text, **options).measurements
+            self.assertAlmostEqual(packets / 2.003973 / 1e3, row.kpps,
+                                   places=3)
 
-    def test_a_test_of_tcp_is_refused(self):
-        with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    'x: protocol: TCP; expected UDP'):
-            importers.parse_iperf3(outputs.tcp(1, 1), 'x', setting())
-
-    def test_a_test_without_arrivals_is_refused(self):
-        for text in (outputs.udp(10, 10, 72), outputs.iperf3('3.12-hole')):
-            with self.assertRaisesRegex(exceptions.CalibrationError,
-                                        'none of [0-9]+ packets arrived; exp'):
-                importers.parse_iperf3(text, 'x', setting())
+    def test_a_test_of_tcp_or_without_arrivals_is_refused(self):
+        nothing = 'none of [0-9]+ packets arrived; exp'
+        for text, message in (
+                (outputs.tcp(1, 1), 'x: protocol: TCP; expected UDP'),
+                (outputs.udp(10, 10, 72), nothing),
+                (outputs.iperf3('3.12-hole'), nothing)):
+            with self.assertRaisesRegex(exceptions.CalibrationError, message):
+                iperf3(text)
 
     def test_vsperf_frames_become_packets(self):
         rows = vsperf(VSPERF).measurements
@@ -97,29 +91,12 @@ class TestImporters(unittest.TestCase):
             row.encapsulation for row in vsperf(
                 text, encapsulation='geneve').measurements])
 
-    def test_a_file_becomes_a_profile(self):
-        with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, 'result.csv')
-            with open(path, 'w') as file:
-                file.write(VSPERF)
-            results = importers.load('vsperf', path, setting())
-        imported = importers.make_profile([results], 'lab', 'ovs', 'test',
-                                          ['result.csv'])
-        self.assertEqual({46.0: 368000.0, 1500.0: 6000000.0},
-                         imported.saturation_by_packet_bytes)
-        self.assertEqual((1000.0, 1500.0), (imported.packet_rate_kpps,
-                                            imported.typical_packet_bytes))
-        self.assertEqual('p2p', imported.provenance['deployment'])
-
     def test_different_conditions_are_no_profile(self):
-        with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    'of the files: none, vxlan; expected'):
-            importers.make_profile(
-                [vsperf(VSPERF.replace('512,\n', '512,vxlan\n'))], 'lab',
-                'ovs', 'test', ['x'])
-        with self.assertRaisesRegex(
-                exceptions.CalibrationError,
-                'deployment of the files: p2p, pvp; expected the same'):
-            importers.make_profile(
-                [vsperf(VSPERF), vsperf(VSPERF.replace('p2p', 'pvp'))],
-                'lab', 'ovs', 'test', ['x', 'y'])
+        for texts, message in (
+                ([VSPERF.replace('512,\n', '512,vxlan\n')],
+                 'of the files: none, vxlan; expected'),
+                ([VSPERF, VSPERF.replace('p2p', 'pvp')],
+                 'deployment of the files: p2p, pvp; expected the same')):
+            with self.assertRaisesRegex(exceptions.CalibrationError, message):
+                importers.make_profile(list(map(vsperf, texts)), 'lab', 'ovs',
+                                       'test', ['x', 'y'][:len(texts)])

@@ -31,16 +31,15 @@ class Process:
 
 class TestWire(unittest.TestCase):
 
-    def test_a_datagram_within_the_mtu_is_one_packet(self):
-        self.assertEqual((1, 1500), iperf.wire(1472))
-        self.assertEqual((1, 1500), iperf.wire(1452, ipv6=True))
-        self.assertEqual((1, 8220), iperf.wire(8192, mtu=9000))
-
-    def test_fragments_each_have_a_header(self):
-        # 1,480 bytes of 8,200 fit beside a header of 20 bytes.
-        self.assertEqual((6, 8200 + 6 * 20), iperf.wire(8192))
-        # 1,448 bytes of 1,480 fit beside headers of 48 bytes.
-        self.assertEqual((2, 1480 + 2 * 48), iperf.wire(1472, ipv6=True))
+    def test_a_datagram_above_the_mtu_is_several_packets(self):
+        for payload, options, expected in (
+                (1472, {}, (1, 1500)), (1452, {'ipv6': True}, (1, 1500)),
+                (8192, {'mtu': 9000}, (1, 8220)),
+                # 1,480 bytes of 8,200 fit beside a header of 20 bytes.
+                (8192, {}, (6, 8200 + 6 * 20)),
+                # 1,448 bytes of 1,480 fit beside headers of 48 bytes.
+                (1472, {'ipv6': True}, (2, 1480 + 2 * 48))):
+            self.assertEqual(expected, iperf.wire(payload, **options))
 
 
 class TestParse(unittest.TestCase):
@@ -147,33 +146,25 @@ class TestMeasure(unittest.TestCase):
                 for i in range(count)]
 
     def test_each_client_runs_at_its_place_with_its_share(self):
-        commands = []
+        for output, protocol, options, words in (
+                (udp(100, 0, 72), 'udp', {'payload': 72, 'kbps': 5000.0},
+                 '-u -l 72 -w 1M -b 5000000'),
+                # Without a rate it sends all that it can.
+                (udp(1, 0, 72), 'udp', {'payload': 72}, '-u -l 72 -w 1M -b 0'),
+                (tcp(1, 1), 'tcp', {'streams': 4}, '-P 4')):
+            commands = []
 
-        def popen(argv, **_):
-            commands.append(argv)
-            return Process(udp(100, 0, 72))
+            def popen(argv, output=output, **_):
+                commands.append(' '.join(argv))
+                return Process(output)
 
-        result = iperf.measure(self._clients(2), 'udp', 3, 72, 5000.0,
-                               popen=popen)
-        self.assertEqual(2, len(result))
-        for i, argv in enumerate(commands):
-            text = ' '.join(argv)
-            self.assertTrue(text.startswith(f'at iperf3 -c 192.0.2.{i} '))
-            for options in ('-t 3', '-u -l 72', '-b 5000000'):
-                self.assertIn(options, text)
-
-    def test_without_a_rate_clients_send_all_they_can(self):
-        commands = []
-
-        def popen(argv, **_):
-            commands.append(' '.join(argv))
-            return Process(tcp(1, 1) if len(commands) > 1 else udp(1, 0, 72))
-
-        iperf.measure(self._clients(1), 'udp', 1, 72, popen=popen)
-        iperf.measure(self._clients(1), 'tcp', 1, streams=4, popen=popen)
-        self.assertIn('-b 0', commands[0])
-        self.assertIn('-P 4', commands[1])
-        self.assertNotIn('-b', commands[1])
+            self.assertEqual(2, len(iperf.measure(
+                self._clients(2), protocol, 3, popen=popen, **options)))
+            for i, text in enumerate(commands):
+                self.assertTrue(text.startswith(f'at iperf3 -c 192.0.2.{i} '))
+                self.assertIn('-t 3', text)
+                self.assertIn(words, text)
+                self.assertEqual(protocol == 'udp', '-b' in text)
 
     def test_a_client_that_hangs_is_ended_and_told(self):
         hanging = Process('', ends=False)

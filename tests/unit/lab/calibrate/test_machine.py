@@ -2,12 +2,10 @@
 
 import os
 import pathlib
-import stat
 import subprocess
 import sys
 import tempfile
 import unittest
-from unittest import mock
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import machine
@@ -83,27 +81,13 @@ class TestCpu(unittest.TestCase):
 
 class TestRun(unittest.TestCase):
 
-    def test_a_program_that_is_missing_names_its_package(self):
-        with mock.patch.object(machine, '_PATH', '/nowhere'):
-            with self.assertRaisesRegex(
-                    exceptions.CalibrationError,
-                    'program ovs-vsctl: not installed; install the '
-                    'package openvswitch-switch'):
-                machine.need_program('ovs-vsctl')
-
     def test_a_command_that_fails_tells_what_it_said(self):
-        with tempfile.TemporaryDirectory() as directory:
-            path = pathlib.Path(directory, 'ip')
-            path.write_text('#!/bin/sh\necho "no such thing" >&2\nexit 3\n')
-            path.chmod(path.stat().st_mode | stat.S_IXUSR)
-            with mock.patch.object(machine, '_PATH', directory):
-                with self.assertRaisesRegex(
-                        exceptions.CalibrationError,
-                        'command "ip link": exit status 3; expected 0: '
-                        'no such thing'):
-                    machine.run(['ip', 'link'])
-                self.assertEqual(3, machine.run(['ip'],
-                                                check=False).returncode)
+        command = ['sh', '-c', 'echo no such thing >&2; exit 3']
+        with self.assertRaisesRegex(
+                exceptions.CalibrationError,
+                'command "sh .*": exit status 3; expected 0: no such thing'):
+            machine.run(command)
+        self.assertEqual(3, machine.run(command, check=False).returncode)
 
     def test_a_command_that_hangs_is_ended(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,

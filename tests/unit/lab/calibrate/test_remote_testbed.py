@@ -45,6 +45,11 @@ class TestRemote(base.NamespacesTestCase):
             [remote_testbed.Host.parse(text) for text in receivers], 4,
             ['-o', 'Port=2222'])
 
+    def assert_fails(self, message, function, *arguments):
+        with self.assertRaisesRegex(exceptions.CalibrationError,
+                                    f'host {message}'):
+            function(*arguments)
+
     def test_a_host_receives_where_it_is_told_or_where_ssh_goes(self):
         self.assertEqual(remote_testbed.Host('u@b', '192.0.2.2'),
                          remote_testbed.Host.parse('u@b=192.0.2.2'))
@@ -65,10 +70,9 @@ class TestRemote(base.NamespacesTestCase):
             self._place().link())
 
     def test_an_address_on_no_interface_is_refused(self):
-        with self.assertRaisesRegex(
-                exceptions.CalibrationError,
-                'host u@b: address 192.0.2.9: on no interface; expected'):
-            self._place(receivers=('u@b=192.0.2.9',)).check()
+        self.assert_fails(
+            'u@b: address 192.0.2.9: on no interface; expected',
+            self._place(receivers=('u@b=192.0.2.9',)).check)
 
     def test_the_counters_are_those_of_the_interface_of_the_address(self):
         place = self._place()
@@ -85,10 +89,8 @@ class TestRemote(base.NamespacesTestCase):
 
     def test_a_host_without_iperf3_is_named(self):
         (self.root / 'has').write_text('')
-        with self.assertRaisesRegex(
-                exceptions.CalibrationError,
-                'host u@[ab]: program iperf3: not installed; .*package'):
-            self._place().check()
+        self.assert_fails('u@[ab]: program iperf3: not installed; .*package',
+                          self._place().check)
 
     def test_pairs_use_the_machines_in_turn_with_a_port_each(self):
         place = self._place(('u@a', 'u@c'), ('u@b=192.0.2.2',))
@@ -113,9 +115,8 @@ class TestRemote(base.NamespacesTestCase):
             plans.Cell('rtt', 'cross')))
 
     def test_a_host_that_does_not_answer_is_named(self):
-        with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    'host u@a: .*exit status 7'):
-            self._place().ask(remote_testbed.Host('u@a'), 'true')
+        self.assert_fails('u@a: .*exit status 7', self._place().ask,
+                          remote_testbed.Host('u@a'), 'true')
 
 
 class TestParseCpu(unittest.TestCase):

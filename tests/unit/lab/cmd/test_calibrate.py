@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import contextlib
-import io
 import json
 import os
-import pathlib
 from unittest import mock
 
+from tests.unit.cmd import commands
 from tests.unit.lab.calibrate import base
 from tests.unit.lab.calibrate import outputs
 from vswitch_aware_scheduler.lab.calibrate import machine
@@ -17,15 +15,13 @@ from vswitch_aware_scheduler.vswitch import profile
 class TestCalibrate(base.NamespacesTestCase):
 
     def run_command(self, *words):
-        stdout, stderr = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(stdout), \
-                contextlib.redirect_stderr(stderr):
-            try:
-                status = calibrate.main([
-                    *words, '--state-dir', str(self.state)])
-            except SystemExit as exit:
-                status = exit.code
-        return status, stdout.getvalue(), stderr.getvalue()
+        return commands.run(calibrate.main, [
+            *words, '--state-dir', str(self.state)])
+
+    def assert_fails(self, message, *words, status=1):
+        exit_status, _, errors = self.run_command(*words)
+        self.assertEqual(status, exit_status, errors)
+        self.assertIn(message, errors)
 
     def _root(self):
         self.enterContext(mock.patch.object(os, 'geteuid', lambda: 0))
@@ -33,24 +29,18 @@ class TestCalibrate(base.NamespacesTestCase):
 
     def test_only_root_may_and_is_told_so(self):
         with mock.patch.object(os, 'geteuid', lambda: 1000):
-            status, _, errors = self.run_command('local')
-        self.assertEqual(1, status)
-        self.assertIn('user id: 1000; expected 0: only root', errors)
+            self.assert_fails('user id: 1000; expected 0: only root', 'local')
 
     def test_a_missing_program_names_its_package(self):
         self._root()
         with mock.patch.object(machine, '_PATH', '/nowhere'):
-            status, _, errors = self.run_command('local')
-        self.assertEqual(1, status)
-        self.assertIn('program ip: not installed', errors)
-        self.assertIn('install the package iproute2', errors)
+            self.assert_fails('program ip: not installed; install the package '
+                              'iproute2', 'local')
 
     def test_what_the_machine_cannot_do_is_an_error(self):
         self._root()
-        status, _, errors = self.run_command('local', '--encapsulation',
-                                             'gre')
-        self.assertEqual(1, status)
-        self.assertIn('no interface of type gretap', errors)
+        self.assert_fails('no interface of type gretap', 'local',
+                          '--encapsulation', 'gre')
         self.assertEqual([], self.namespaces())
 
     def test_check_says_of_each_topology_whether_it_can_be(self):
@@ -91,23 +81,21 @@ class TestCalibrate(base.NamespacesTestCase):
                 (['--output', '/nowhere/p.yaml'], 1,
                  "output: '/nowhere/p.yaml'; expected a file in a folder"),
                 (['--encapsulation', 'stt'], 2, "invalid choice: 'stt'")):
-            exit_status, _, errors = self.run_command('local', *arguments)
-            self.assertEqual(status, exit_status, errors)
-            self.assertIn(message, errors)
+            self.assert_fails(message, 'local', *arguments, status=status)
         self.assertFalse(self.state.exists())
 
     def test_a_file_with_other_profiles_is_refused_before_measuring(self):
         self._root()
         output = self.root / 'site.yaml'
         output.write_text('mine: {saturation_kbps: 5}\n')
-        for command in (['local'], ['remote', '--sender', 'a', '--receiver',
-                                    'b=192.0.2.1']):
-            self.program('ssh', '#!/bin/sh\nexit 9\n')
-            status, _, errors = self.run_command(
-                *command, '--output', str(output))
-            self.assertEqual(1, status)
-            self.assertIn('has other profiles (mine); expected a new file',
-                          errors)
+        self.program('ssh', '#!/bin/sh\nexit 9\n')
+        for command in (
+                ['local'],
+                ['remote', '--sender', 'a', '--receiver', 'b=192.0.2.1'],
+                ['import', '--format', 'vsperf', self._vsperf()]):
+            self.assert_fails('has other profiles (mine); expected a new file',
+                              *command, '--output', str(output))
+        self.assertEqual('mine: {saturation_kbps: 5}\n', output.read_text())
         self.assertEqual([], self.namespaces())
 
     def test_import_counts_the_rows_that_the_options_choose(self):
@@ -115,9 +103,7 @@ class TestCalibrate(base.NamespacesTestCase):
         path.write_text(outputs.SCALABILITY + '5,64,b2b,pvp,1,L4\n'
                         + '7000000,64,p2p,p2p,1,L4\n')
         words = ['import', '--format', 'vsperf', str(path), '--json']
-        status, _, errors = self.run_command(*words)
-        self.assertEqual(1, status)
-        self.assertIn('deployments: p2p, pvp; expected one', errors)
+        self.assert_fails('deployments: p2p, pvp; expected one', *words)
         status, output, _ = self.run_command(
             *words, '--deployment', 'pvp', '--streams', '8000')
         self.assertEqual((0, 6200.0),
@@ -136,22 +122,15 @@ class TestCalibrate(base.NamespacesTestCase):
         self.assertEqual(0, status, errors)
         loaded = profile.load_profiles(output)['lab']
         answer = json.loads(printed)
-        self.assertEqual(loaded.to_dict()['saturation_by_packet_bytes'],
-                         {float(size): rate for size, rate in answer[
-                             'profile']['saturation_by_packet_bytes'].items()})
+        rates = {46.0: 368000.0, 1500.0: 6000000.0}
+        self.assertEqual(rates, loaded.saturation_by_packet_bytes)
+        self.assertEqual(rates, {float(size): rate for size, rate in answer[
+            'profile']['saturation_by_packet_bytes'].items()})
+        self.assertEqual((1000.0, 1500.0, 'p2p'), (
+            loaded.packet_rate_kpps, loaded.typical_packet_bytes,
+            loaded.provenance['deployment']))
         self.assertEqual((1000.0, 6e6), (answer['packet_rate_kpps'],
                                          answer['saturation_kbps']))
-
-    def test_profiles_of_others_in_the_file_are_not_lost(self):
-        output = self.root / 'p.yaml'
-        output.write_text('mine: {saturation_kbps: 5}\n')
-        status, _, errors = self.run_command(
-            'import', '--format', 'vsperf', self._vsperf(), '--output',
-            str(output))
-        self.assertEqual(1, status)
-        self.assertIn('has other profiles (mine); expected a new file', errors)
-        self.assertEqual('mine: {saturation_kbps: 5}\n',
-                         pathlib.Path(output).read_text())
 
     def test_import_prints_a_table_for_a_person(self):
         status, output, _ = self.run_command(

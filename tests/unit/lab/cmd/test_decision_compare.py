@@ -12,21 +12,20 @@ SLOTS = 120
 PERIOD = 300
 
 
+def chosen(check, probability, limit=.01):
+    return {'check': check, 'overload_probability': probability,
+            'limit': limit, 'loss_fraction': 0.0, 'utilisation': .5}
+
+
 class CompareTestCase(command_case.ManageTestCase):
     """Hosts of 100 kbit/s: refused ones are overloaded, admitted are not."""
 
     def setUp(self):
         super().setUp()
-        self._configure('default_switch_profile = small',
-                        f'switch_profiles_file = {self.profiles()}')
+        self.configure_profiles('small: {saturation_kbps: 100}\n',
+                                'default_switch_profile = small')
         self.target = self.make_store()
         self.trace = os.path.join(self.directory, 'trace.csv')
-
-    def profiles(self):
-        path = os.path.join(self.directory, 'profiles.yaml')
-        with open(path, 'w') as file:
-            file.write('small: {saturation_kbps: 100}\n')
-        return path
 
     def fill(self, refused, admitted):
         """Put an instance on each host, and write its traffic.
@@ -39,10 +38,8 @@ class CompareTestCase(command_case.ManageTestCase):
             uuid, host = base.instance_uuid(number), f'host{number}'
             placements.append(store.InstanceRecord(uuid, host))
             decisions.append(fake_store.decision(
-                number, 0.0, host=host, chosen={
-                    'check': check, 'overload_probability':
-                    .5 if check else .001, 'limit': .01,
-                    'loss_fraction': 0.0, 'utilisation': .5}))
+                number, 0.0, host=host,
+                chosen=chosen(check, .5 if check else .001)))
             rows += [(uuid, base.NOW + PERIOD * slot,
                       200 if slot < 0 or check and slot % 2 else 50, 0)
                      for slot in range(-5, SLOTS)]
@@ -62,13 +59,10 @@ class CompareTestCase(command_case.ManageTestCase):
         self.fill(12, 14)
         answer = self.ask(*self.words())
         refused, admitted = answer['groups']
-        self.assertEqual((12, 12, 1.0), (
-            refused['hosts'], refused['overloaded_hosts'], refused['share']))
+        self.assert_holds(refused, hosts=12, overloaded_hosts=12, share=1.0)
         self.assertAlmostEqual(.5, refused['realised'], delta=.01)
         self.assertEqual(.5, refused['predicted'])
-        self.assertEqual((14, 0, 0.0), (
-            admitted['hosts'], admitted['overloaded_hosts'],
-            admitted['realised']))
+        self.assert_holds(admitted, hosts=14, overloaded_hosts=0, realised=0.0)
         self.assertLess(admitted['share_high'], refused['share_low'])
         self.assertIn('refused hosts were overloaded more often than admitted '
                       'ones: 12 of 12 and 0 of 14, confidence above 99 %',
@@ -77,71 +71,20 @@ class CompareTestCase(command_case.ManageTestCase):
         self.assertIn('refused hosts were overloaded more often', text)
         self.assertIn('intervals of 95 %', text)
 
-    def test_few_hosts_give_a_conclusion_with_less_confidence(self):
-        # All ways to draw the refused hosts of all hosts are equally likely:
-        # 10 of three from five, 3 of one from three.
-        for refused, admitted, confidence in (
-                (3, 2, '90 %, not yet certain'),
-                (1, 2, '67 %, not yet certain'), (3, 3, '95 %')):
-            self.target = self.make_store()
-            self.fill(refused, admitted)
-            self.assertEqual(
-                [f'refused hosts were overloaded more often than admitted '
-                 f'ones: {refused} of {refused} and 0 of {admitted}, '
-                 f'confidence {confidence}'],
-                self.ask(*self.words())['remarks'])
-            self.remove_store()
-        self.make_store()
-        self.fill(3, 0)
-        self.assertEqual([], self.ask(*self.words())['remarks'])
-
-    def test_hosts_without_enough_traffic_yet_are_told_how_long_they_wait(
-            self):
-        self.fill(3, 12)
-        command = self.words()[:-1] + (str(base.NOW + 40 * PERIOD),)
-        refused, admitted = self.ask(*command)['remarks']
-        self.assertRegex(
-            refused, '^refused: 3 hosts wait for traffic to be measured: '
-            '(39|40) slots of time since the decision; expected 100$')
-        self.assertIn('12 hosts', admitted)
-
     def test_a_host_counts_by_its_first_refusal_and_from_then_on(self):
         self.fill(1, 0)
         for number, check, slots in ((7, None, 10), (8, 'peak', 60),
                                      (9, None, 90)):
             self.target.write_decisions([fake_store.decision(
-                number, -slots * PERIOD, host='host1', chosen={
-                    'check': check, 'overload_probability': .2, 'limit': .02,
-                    'loss_fraction': 0.0, 'utilisation': .5})])
+                number, -slots * PERIOD, host='host1',
+                chosen=chosen(check, .2, .02))])
         host, = self.ask(*self.words())['hosts']
         self.assertEqual('overload probability', host['check'])
         host, = self.ask(*self.words(
             '--start', str(base.NOW + PERIOD)))['hosts']
         # The slot that the decision is in does not count.
-        self.assertEqual(('refused', .2, .02, 59, 50), (
-            host['group'], host['predicted'], host['limit'], host['slots'],
-            host['slots_wanted']))
-        self.assertEqual(30, host['overloaded_slots'])
-
-    def test_hosts_that_traffic_says_nothing_of_are_left_out(self):
-        self.fill(1, 0)
-        self.target.write_decisions([
-            fake_store.decision(2, 0, host='a', chosen=None),
-            fake_store.decision(3, 0, host='b', chosen={
-                'check': 'tunnels', 'overload_probability': .1, 'limit': .01,
-                'loss_fraction': 0.0, 'utilisation': .5}),
-            fake_store.decision(4, 0, host=None, chosen=None,
-                                outcome=store.NO_HOST)])
-        answer = self.ask(*self.words())
-        self.assertEqual({'no filter checked the host': 1,
-                          'refused for tunnels': 1},
-                         answer['left_out'])
-        self.assertEqual(['host1'], [host['host'] for host in answer['hosts']])
-
-    def test_without_any_decision_it_says_so(self):
-        self.fill(0, 0)
-        answer = self.ask(*self.words())
-        self.assertEqual(([], []), (answer['hosts'], answer['remarks']))
+        self.assert_holds(host, group='refused', predicted=.2, limit=.02,
+                          slots=59, slots_wanted=50, overloaded_slots=30)
 
     def test_telemetry_is_that_of_the_modeler_unless_given(self):
         self.fill(1, 0)

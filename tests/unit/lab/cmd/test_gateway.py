@@ -24,12 +24,8 @@ class GatewayCommandTestCase(command_case.ManageTestCase):
                           ('db', 4097, {'all': 3})], [
             (network['network'], network['vni'], network['vlans'])
             for network in answer['networks']])
-        self.assertEqual((96, 96, False), tuple(
-            answer['gateways']['g'][key] for key in (
-                'entries', 'mapping_entries', 'switch_back')))
-        text = self.run_command('gateway', 'plan', self.file)[1]
-        self.assertRegex(text, r'(?m)^t +db +4097 +all +3$')
-        self.assertRegex(text, r'(?m)^g +no +2 +96 +96$')
+        self.assert_holds(answer['gateways']['g'], entries=96,
+                          mapping_entries=96, switch_back=False)
         # No store is needed for it.
         self.assertFalse(os.path.exists(self.path))
 

@@ -17,6 +17,18 @@ OPTIONS = {'store_url': 'sqlite:////x', 'admission_policy': 'probability',
            'overload_probability': 0.01}
 
 
+_PRELUDE = textwrap.dedent('''\
+    import json, sys, time
+    job = json.load(open(sys.argv[1]))
+    uuids = [vm['uuid'] for vm in job['vms']]
+
+    def answer(host=None, **more):
+        print(json.dumps({
+            'placements': dict.fromkeys(uuids, host) if host else {},
+            'refusals': {}, 'warnings': [], 'seconds_per_boot': 1, **more}))
+    ''')
+
+
 class PlaceAllTest(unittest.TestCase):
     """With a script in the place of nova."""
 
@@ -25,8 +37,7 @@ class PlaceAllTest(unittest.TestCase):
 
     def _place(self, script, names=(clouds.DEFAULT, clouds.OURS), sites=(),
                **kwargs):
-        script = 'import json, sys, time\njob = json.load(open(sys.argv[1]))' \
-            '\n' + textwrap.dedent(script)
+        script = _PRELUDE + textwrap.dedent(script)
         with mock.patch.object(clouds, 'CLOUD_COMMAND',
                                (sys.executable, '-c', script)):
             return clouds.place_all(
@@ -36,10 +47,7 @@ class PlaceAllTest(unittest.TestCase):
     def test_each_policy_gets_its_configuration_and_the_same_list(self):
         placed = self._place('''
             ours = 'VSwitchFilter' in open(job['nova_conf']).read()
-            uuids = [vm['uuid'] for vm in job['vms']]
-            print(json.dumps({
-                'placements': dict.fromkeys(uuids, 'b' if ours else 'a'),
-                'refusals': {}, 'warnings': [], 'seconds_per_boot': 1}))
+            answer('b' if ours else 'a')
             ''')
         self.assertEqual({'u1': 'a', 'u2': 'a'},
                          placed[clouds.DEFAULT].placements)
@@ -52,15 +60,12 @@ class PlaceAllTest(unittest.TestCase):
 
     def test_a_cloud_with_rebalancing_has_its_own_hosts_and_limit(self):
         placed = self._place('''
-            uuids = [vm['uuid'] for vm in job['vms']]
-            conf = open(job['nova_conf']).read()
-            print(json.dumps({
-                'placements': dict.fromkeys(uuids, job['hosts'][0][0]),
-                'refusals': {}, 'warnings': [conf], 'seconds_per_boot': 1,
-                **({'rebalancing': {
-                    'moves': [[3, 'u1', 'e']], 'problems': ['full'],
-                    'budgets': {'d': [300, job['host']['vcpus']]}}}
-                    if job['rebalancing'] else {})}))
+            answer(job['hosts'][0][0],
+                   warnings=[open(job['nova_conf']).read()],
+                   **({'rebalancing': {
+                       'moves': [[3, 'u1', 'e']], 'problems': ['full'],
+                       'budgets': {'d': [300, job['host']['vcpus']]}}}
+                       if job['rebalancing'] else {}))
             ''', [clouds.OURS], {clouds.REBALANCED: clouds.CloudHosts(
                 [('d', 'ovs-flat'), ('e', 'ovs-flat')], 640, 2048,
                 {'overload_probability': 0.08}, {'rates': 'here'})})
@@ -81,8 +86,7 @@ class PlaceAllTest(unittest.TestCase):
         self._place('''
             for done in 1, 2, 5:
                 print(json.dumps({'done': done, 'total': 5}), flush=True)
-            print(json.dumps({'placements': {}, 'refusals': {},
-                              'warnings': [], 'seconds_per_boot': 1}))
+            answer()
             ''', progress=lambda *args: reports.append(args))
         self.assertEqual((10, 10), reports[-1])
         self.assertEqual(sorted(reports), reports)
@@ -93,26 +97,20 @@ class PlaceAllTest(unittest.TestCase):
                    'u2': {'fault': 'No valid host was found. ',
                           'reasons': {}}}
         placed = self._place(f'''
-            print(json.dumps({{'placements': {{}}, 'warnings': [],
-                'refusals': json.loads({json.dumps(json.dumps(reasons))}),
-                'seconds_per_boot': 1}}))
+            answer(refusals=json.loads({json.dumps(json.dumps(reasons))}))
             ''', [clouds.OURS])[clouds.OURS].refusals
         self.assertEqual('VSwitchFilter refused 3 hosts; the roomiest, b: '
                          'big', placed['u1'])
         self.assertIn('No valid host', placed['u2'])
 
     def test_what_a_cloud_says_of_its_failure_is_told(self):
-        with self.assertRaisesRegex(
-                clouds.CloudFailed, 'Nova defaults.*no more threads.*'
-                'nova-default.log'):
-            self._place('''
-                print(json.dumps({'error': 'no more threads'}))
-                sys.exit(1)
-                ''', [clouds.DEFAULT])
-
-    def test_a_cloud_that_dies_is_told(self):
-        with self.assertRaisesRegex(clouds.CloudFailed, 'status 3'):
-            self._place('sys.exit(3)', [clouds.DEFAULT])
+        for script, message in (
+                ('print(json.dumps({"error": "no more threads"})); '
+                 'sys.exit(1)',
+                 'Nova defaults.*no more threads.*nova-default.log'),
+                ('sys.exit(3)', 'status 3')):
+            with self.assertRaisesRegex(clouds.CloudFailed, message):
+                self._place(script, [clouds.DEFAULT])
 
     def test_a_failure_ends_the_other_cloud(self):
         began = time.monotonic()

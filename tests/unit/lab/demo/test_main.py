@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import contextlib
-import io
 import os
 import re
 import sys
@@ -8,6 +6,7 @@ import tempfile
 import unittest
 from unittest import mock
 
+from tests.unit.cmd import commands
 from vswitch_aware_scheduler.lab.demo import __main__ as demo
 from vswitch_aware_scheduler.lab.demo import clouds
 from vswitch_aware_scheduler.lab.demo import fleet
@@ -16,62 +15,40 @@ from vswitch_aware_scheduler import store
 
 class ArgumentsTest(unittest.TestCase):
 
-    def _refused(self, *arguments):
-        errors = io.StringIO()
-        with contextlib.redirect_stderr(errors):
-            with self.assertRaises(SystemExit) as caught:
-                demo.parser().parse_args(arguments)
-        self.assertEqual(2, caught.exception.code)
-        return errors.getvalue()
-
-    def test_by_default_it_is_what_the_manual_says(self):
-        arguments = demo.parser().parse_args([])
-        self.assertEqual(([], 24, None, 1, 'probability', 0.01, 3),
-                         (arguments.trace, arguments.hosts, arguments.vms,
-                          arguments.seed, arguments.policy,
-                          arguments.overload_probability, arguments.jobs))
-
-    def test_several_traces_can_be_named(self):
-        arguments = demo.parser().parse_args(['--trace', 'a', 'b', '--json'])
-        self.assertEqual(['a', 'b'], arguments.trace)
-        self.assertTrue(arguments.json)
-
     def test_values_out_of_range_are_refused(self):
-        self.assertIn('4 or more', self._refused('--hosts', '3'))
-        self.assertIn('expected a probability from 0 to 1',
-                      self._refused('--overload-probability', '1.5'))
-        self.assertIn('1 or more', self._refused('--jobs', '0'))
-        self.assertIn('invalid choice', self._refused('--policy', 'best'))
+        for option, value, message in (
+                ('--hosts', '3', '4 or more'), ('--jobs', '0', '1 or more'),
+                ('--overload-probability', '1.5',
+                 'expected a probability from 0 to 1'),
+                ('--policy', 'best', 'invalid choice')):
+            status, _, errors = commands.run(demo.main, [option, value])
+            self.assertEqual(2, status)
+            self.assertIn(message, errors)
 
 
-class _InFolder(unittest.TestCase):
+class MainTest(unittest.TestCase):
 
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
         # What the demo leaves is for its user: not here.
         self.enterContext(mock.patch.object(tempfile, 'tempdir',
                                             self.folder))
-        self.out, self.errors = io.StringIO(), io.StringIO()
 
-    def _run(self, *arguments):
-        with contextlib.redirect_stdout(self.out), \
-                contextlib.redirect_stderr(self.errors):
-            return demo.main(arguments)
-
-
-class MainTest(_InFolder):
+    def _run(self, place_all, *arguments):
+        with mock.patch.object(clouds, 'place_all', place_all), \
+                mock.patch.object(fleet, 'generate_trace', _few_vms):
+            return commands.run(demo.main, arguments)
 
     def test_a_trace_that_is_not_there_is_told(self):
-        self.assertEqual(1, self._run('--trace', '/no/such/trace.npz'))
-        self.assertIn('/no/such/trace.npz', self.errors.getvalue())
+        status, _, errors = self._run(None, '--trace', '/no/such/trace.npz')
+        self.assertEqual(1, status)
+        self.assertIn('/no/such/trace.npz', errors)
 
     def test_a_cloud_that_fails_is_told(self):
-        with mock.patch.object(
-                clouds, 'place_all', autospec=True,
-                side_effect=clouds.CloudFailed('the cloud failed: why')), \
-                mock.patch.object(fleet, 'generate_trace', _few_vms):
-            self.assertEqual(1, self._run())
-        self.assertIn('the cloud failed: why', self.errors.getvalue())
+        status, _, errors = self._run(mock.Mock(
+            side_effect=clouds.CloudFailed('the cloud failed: why')))
+        self.assertEqual(1, status)
+        self.assertIn('the cloud failed: why', errors)
 
     def test_tables_and_plot_of_three_placements(self):
         def place_all(sites, vms, *_rest):
@@ -103,10 +80,8 @@ class MainTest(_InFolder):
                     ['no host is free'], {'compute01': (30, 3000)})}
 
         plot = os.path.join(self.folder, 'plot.png')
-        with mock.patch.object(clouds, 'place_all', place_all), \
-                mock.patch.object(fleet, 'generate_trace', _few_vms):
-            self.assertEqual(0, self._run('--plot', plot))
-        text = self.out.getvalue()
+        status, text, _ = self._run(place_all, '--plot', plot)
+        self.assertEqual(0, status)
         self.assertRegex(text, r'VMs refused +0 +1 +0\n')
         self.assertRegex(text, r'hosts used +1 of 24 +1 of 24 +2 of 4\n')
         self.assertRegex(text, r'live migrations +0 +0 +12\n')
@@ -127,19 +102,16 @@ class MainTest(_InFolder):
             self.assertEqual([clouds.DEFAULT, clouds.OURS], list(sites))
             return _on_first_hosts(sites, vms)
 
-        with mock.patch.object(clouds, 'place_all', place_all), \
-                mock.patch.object(fleet, 'generate_trace', _few_vms):
-            self.assertEqual(0, self._run('--overload-probability', '0'))
-        self.assertNotIn('ebalancing', self.out.getvalue())
+        status, text, _ = self._run(place_all, '--overload-probability', '0')
+        self.assertEqual(0, status)
+        self.assertNotIn('ebalancing', text)
 
     def test_without_the_libraries_of_the_report_all_else_is_shown(self):
-        with mock.patch.object(clouds, 'place_all', _on_first_hosts), \
-                mock.patch.object(fleet, 'generate_trace', _few_vms), \
-                mock.patch.dict(sys.modules, {'jinja2': None}):
-            self.assertEqual(0, self._run())
-        self.assertIn('No report: a report needs Jinja2',
-                      self.errors.getvalue())
-        self.assertNotIn('Report:', self.out.getvalue())
+        with mock.patch.dict(sys.modules, {'jinja2': None}):
+            status, text, errors = self._run(_on_first_hosts)
+        self.assertEqual(0, status)
+        self.assertIn('No report: a report needs Jinja2', errors)
+        self.assertNotIn('Report:', text)
 
 
 class NovaConfTest(unittest.TestCase):

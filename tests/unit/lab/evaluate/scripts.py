@@ -21,6 +21,21 @@ class First(packing.FirstFit):
         return np.arange(len(self.residents)) / 10
 
 
+def first_fit(count, fits):
+    """Return the instances of each host by the definition of first-fit.
+
+    :param fits: callable(instances), whether a host may have them all
+    """
+    hosts = []
+    for row in range(count):
+        host = next((host for host in hosts if fits([*host, row])), None)
+        if host is None:
+            hosts.append([row])
+        else:
+            host.append(row)
+    return hosts
+
+
 class Script(closed_loop.Strategy):
     """Moves what it is given at a bin; remembers what it saw."""
 

@@ -132,12 +132,6 @@ class ReplayTestCase(unittest.TestCase):
         self.assertEqual(([True, True], [True, False],
                           [True, True, False, False], [2, 3]), states[1])
 
-    def test_arrivals_wait_for_the_period_they_come_in(self):
-        replayed = replay(np.full((3, 12), 4.0), [0, 4, 11], Script())
-        judgement = judged(replayed)
-        # Three are 12 from bin 11 on.
-        self.assertEqual([1], judgement.avoidable.tolist())
-
     def test_an_instance_that_leaves_frees_its_host_after_the_period(self):
         strategy = Script({6: [(1, 1)]})
         replayed = replay(np.full((2, 12), 6.0), [0, 0], strategy,
@@ -178,7 +172,3 @@ class DeliveredTestCase(unittest.TestCase):
         np.testing.assert_array_equal(
             np.flatnonzero(~missing[2]), thin.columns[2])
         self.assertFalse(np.isnan(full.rates).any())
-
-
-if __name__ == '__main__':
-    unittest.main()

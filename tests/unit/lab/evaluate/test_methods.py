@@ -8,6 +8,7 @@ import unittest
 
 import numpy as np
 
+from tests.unit.lab.evaluate import scripts
 from tests.unit.lab.evaluate import traces
 from vswitch_aware_scheduler.lab.evaluate import methods
 from vswitch_aware_scheduler.traffic import estimate
@@ -15,6 +16,8 @@ from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import superposition
 
 BINS = 100
+
+COUNTS = methods.CountsEstimator(estimate.fit_model, traces.DEFAULT_LAW)
 
 
 def on_off(on, rate, bins=BINS, off=0.0):
@@ -59,18 +62,6 @@ class MethodTestCase(unittest.TestCase):
 
 class NamesTestCase(MethodTestCase):
 
-    def test_all_methods_of_the_report_but_the_clairvoyant_are_made(self):
-        self.assertEqual([*self.methods, 'clairvoyant'], list(methods.NAMES))
-
-    def test_an_instance_without_history_is_placed_by_every_method(self):
-        rows = np.full((4, BINS), np.nan)
-        rows[0, 0] = 1.0
-        for name in self.methods:
-            with self.subTest(name):
-                self.assertEqual(4, sum(self.sizes(name, rows, 1e6)))
-                rows_too = np.vstack([rows, on_off(10, 50.0)])
-                self.assertEqual(5, sum(self.sizes(name, rows_too, 1e6)))
-
     def test_what_is_predicted_is_a_probability_after_every_refit(self):
         generator = np.random.default_rng(2)
         rows = generator.lognormal(3, 1.5, (12, BINS))
@@ -110,10 +101,9 @@ class OursTestCase(MethodTestCase):
 
     def test_instances_that_burst_together_are_kept_apart(self):
         rows = [on_off(400, 10.0, 4000)] * 20
-        packer = self.pack('ours', rows, 25.0)
-        self.assertEqual([2] * 10, [len(rows) for rows in packer.residents])
+        self.assertEqual([2] * 10, self.sizes('ours', rows, 25.0))
         together = self.pack('ours', rows[:4], 25.0, 0.15)
-        self.assertEqual([4], [len(rows) for rows in together.residents])
+        self.assertEqual(1, len(together.residents))
         # As often as the instants are at which all are on: a tenth, by four
         # standard deviations of 500.
         self.assertAlmostEqual(.1, together.predicted()[0],
@@ -134,38 +124,15 @@ class OursTestCase(MethodTestCase):
             # The table has 256 cells.
             self.assertGreaterEqual(predicted, .98 * exact)
 
-    def test_a_silent_instance_costs_nothing(self):
-        rows = [on_off(50, 10.0), np.zeros(BINS), np.zeros(BINS)]
-        self.assertEqual([3], self.sizes('ours', rows, 10.0))
-
-    def test_predicted_matches_realised_where_the_model_holds(self):
-        # Independent, identically distributed bins and three levels, which
-        # the fitted states carry exactly: the share of overload in a fresh
-        # sample is binomial with the predicted probability, up to what is
-        # not known of the levels' shares after 4000 bins.
-        generator = np.random.default_rng(11)
-        levels, shares = [1.0, 5.0, 20.0], [0.7, 0.2, 0.1]
-        past = generator.choice(levels, p=shares, size=(60, 4000))
-        packer = self.pack('ours', past, 100.0, 0.01)
-        ahead = generator.choice(levels, p=shares, size=(60, 20000))
-        for rows, predicted in zip(packer.residents, packer.predicted()):
-            realised = (ahead[rows].sum(axis=0) > 100.0).mean()
-            # Relative error of the prediction: the tail moves by
-            # n * dp/p of itself at most, dp/p of 60 pooled sources small.
-            deviation = math.sqrt(predicted / 20000) + 0.15 * predicted
-            self.assertLessEqual(realised, predicted + 4 * deviation)
-            self.assertGreaterEqual(realised, predicted - 4 * deviation)
-
     def test_the_limit_and_the_table_of_an_estimator_are_used(self):
         class Strict(methods.CountsEstimator):
             def limit(self, overload_probability):
                 return overload_probability / 100
 
-        strict = methods.Admission('strict', Strict(
+        self.methods['strict'] = methods.Admission('strict', Strict(
             estimate.fit_model, traces.DEFAULT_LAW))
         rows = by_chance(19)
         known = traces.known_of(rows)
-        self.methods['strict'] = strict
         self.assertLess(self.sizes('strict', rows, 25.0, known=known)[0],
                         self.sizes('ours', rows, 25.0, known=known)[0])
 
@@ -175,24 +142,13 @@ class MarginTestCase(MethodTestCase):
     def test_the_margin_is_for_every_host(self):
         # On in a tenth of the time: two fit at .01, three at .028.
         for margin, hosts in ((1.0, 2), (.25, 1)):
-            packer = methods.make_placing(dataclasses.replace(
-                traces.SETTINGS, prediction_margin=margin)).start(15.0, .01)
-            packer.learn(traces.known_of(by_chance(6)))
-            for row in range(3):
-                packer.place(row)
-            self.assertEqual(hosts, len(packer.residents))
+            self.methods['margin'] = methods.make_placing(dataclasses.replace(
+                traces.SETTINGS, prediction_margin=margin))
+            self.assertEqual(hosts, len(self.sizes(
+                'margin', by_chance(6)[:3], 15.0)))
 
 
 class PriorTestCase(MethodTestCase):
-
-    def test_the_prior_is_the_mixture_of_the_peers(self):
-        known = traces.known_of([on_off(10, 100.0), on_off(30, 40.0)])
-        law = prior.Pool.of_counts(known.counts).law
-        self.assertAlmostEqual((0.1 * 100 + 0.3 * 40) / 2,
-                               law.mean[:2].sum())
-        bandwidth = law.rates[:, :2].sum(axis=1)
-        np.testing.assert_allclose([0, 40, 100], bandwidth)
-        np.testing.assert_allclose([.8, .15, .05], law.probabilities)
 
     def test_a_method_gives_the_unknown_the_prior_of_their_flavor(self):
         rows = [on_off(10, 100.0)] * 30 + [on_off(50, 1000.0)] * 30
@@ -224,29 +180,23 @@ class PriorTestCase(MethodTestCase):
         rows = np.vstack([[on_off(10, 100.0)] * 30, np.full((1, BINS),
                                                             np.nan)])
         known = traces.known_of(rows)
-        for estimator in (
-                methods.PriorEstimator(estimate.fit_model,
-                                       traces.DEFAULT_LAW, learns=False),
-                # Too few to learn from.
-                methods.PriorEstimator(estimate.fit_model,
-                                       traces.DEFAULT_LAW, 101)):
+        # It learns nothing, or has too few to learn from.
+        for options in ({'learns': False}, {'min_samples': 101}):
+            estimator = methods.PriorEstimator(
+                estimate.fit_model, traces.DEFAULT_LAW, **options)
             self.assertEqual(traces.DEFAULT_LAW, estimator.fit(known, 1e6)[-1])
 
     def test_instances_above_the_capacity_are_no_peers(self):
         rows = np.vstack([on_off(10, 100.0), on_off(90, 1e6),
                           np.full(BINS, np.nan)])
-        estimator = methods.CountsEstimator(estimate.fit_model,
-                                            traces.DEFAULT_LAW)
-        laws = estimator.fit(traces.known_of(rows), 1000.0)
+        laws = COUNTS.fit(traces.known_of(rows), 1000.0)
         self.assertAlmostEqual(10.0, laws[2].mean[:2].sum())
 
     def test_with_no_peer_the_default_is_cut_at_the_capacity(self):
-        estimator = methods.CountsEstimator(estimate.fit_model,
-                                            traces.DEFAULT_LAW)
-        law, = estimator.fit(traces.known_of([[np.nan, 1.0]]), 50.0)
-        self.assertAlmostEqual(5.0, law.mean[:2].sum())
-        law, = estimator.fit(traces.known_of([[np.nan, 1.0]]), 500.0)
-        self.assertEqual(traces.DEFAULT_LAW, law)
+        known = traces.known_of([[np.nan, 1.0]])
+        self.assertAlmostEqual(
+            5.0, COUNTS.fit(known, 50.0)[0].mean[:2].sum())
+        self.assertEqual([traces.DEFAULT_LAW], COUNTS.fit(known, 500.0))
 
     def test_figures_of_the_unknown_are_those_of_a_random_peer(self):
         rows = np.vstack([on_off(50, 10.0), on_off(50, 30.0),
@@ -261,38 +211,50 @@ class PriorTestCase(MethodTestCase):
 
 class PublishedTestCase(MethodTestCase):
 
-    def test_peaks_add_up_to_the_capacity(self):
-        rows = [on_off(1, rate) for rate in (60, 30, 10, 1)]
-        self.assertEqual([3, 1], self.sizes('peak', rows, 100.0))
-
-    def test_the_agnostic_count_looks_at_no_traffic(self):
-        packer = self.pack('agnostic', [on_off(1, 60.0)] * 5, 100.0)
-        self.assertEqual([5], [len(rows) for rows in packer.residents])
-        self.assertEqual([0.0], packer.predicted().tolist())
-
-    def test_average_adds_up_means(self):
-        rows = [on_off(50, 100.0)] * 5
-        packer = self.pack('average', rows, 200.0)
-        self.assertEqual([4, 1], [len(x) for x in packer.residents])
-        # P(3 or 4 of 4 are on).
-        self.assertAlmostEqual(5 / 16, packer.predicted()[0])
-
-    def test_percentiles_add_up_and_the_last_percent_is_free(self):
-        rows = [on_off(1, 1000.0, off=10.0)] * 11
-        packer = self.pack('p99', rows, 100.0)
-        self.assertEqual([10, 1], [len(x) for x in packer.residents])
-        np.testing.assert_allclose([1 - .99 ** 10, .01],
-                                   packer.predicted())
-
-    def test_sbp_is_the_normal_quantile_of_the_sum(self):
-        # Mean 50, variance 2500 each; z of 2.5 % is 1.96.
-        z = statistics.NormalDist().inv_cdf(0.975)
-        exact = 4 * 50 + z * 50 * math.sqrt(4)
-        rows = [on_off(50, 100.0)] * 5
-        self.assertEqual([4, 1], self.sizes('sbp', rows, exact + 1e-6, 0.025))
-        self.assertEqual(3, self.sizes('sbp', rows, exact - 1e-3, 0.025)[0])
-        packer = self.pack('sbp', rows, exact + 1e-6, 0.025)
-        self.assertAlmostEqual(0.025, packer.predicted()[0], places=6)
+    def test_each_method_fills_hosts_by_its_rule(self):
+        silent = [on_off(50, 10.0), np.zeros(BINS), np.zeros(BINS)]
+        halves = [on_off(50, 100.0)] * 5
+        # Mean 50 and variance 2500 each; z of 2.5 % is 1.96.
+        quantile = 200 + 100 * statistics.NormalDist().inv_cdf(.975)
+        spikes = [on_off(50, 100.0), on_off(50, 10.0)]
+        # P(more than 2 of n are on) <= 5 % holds up to n = 8.
+        self.assertLess(above(2, 8, .1), .05)
+        self.assertGreater(above(2, 9, .1), .05)
+        shares = [.1, .3, .5, .2]
+        more_than_two = sum(
+            math.prod(p if on else 1 - p for p, on in zip(shares, state))
+            for state in itertools.product([0, 1], repeat=4)
+            if sum(state) > 2)
+        for name, rule, rows, capacity, limit, sizes, predicted in (
+                ('ours', 'silent instances cost nothing', silent, 10.0, .01,
+                 [3], None),
+                ('peak', 'peaks add up',
+                 [on_off(1, rate) for rate in (60, 30, 10, 1)], 100.0, .01,
+                 [3, 1], None),
+                ('average', '3 or 4 of 4 are on', halves, 200.0, .01, [4, 1],
+                 5 / 16),
+                ('p99', 'the last percent is free',
+                 [on_off(1, 1000.0, off=10.0)] * 11, 100.0, .01, [10, 1],
+                 1 - .99 ** 10),
+                ('sbp', 'the normal quantile of the sum', halves,
+                 quantile + 1e-6, .025, [4, 1], .025),
+                ('sbp', 'and not less', halves, quantile - 1e-3, .025,
+                 [3, 2], None),
+                ('queue', 'two blocks of 100 for all',
+                 [on_off(10, 110.0, off=10.0)] * 12, 8 * 10.0 + 2 * 100.0,
+                 .05, [8, 4], None),
+                *(('queue', 'blocks are as large as the largest spike', order,
+                   capacity, .01, sizes, None)
+                  for order in (spikes, spikes[::-1])
+                  for capacity, sizes in ((150.0, [1, 1]), (200.0, [2]))),
+                ('queue', 'different chains count exactly',
+                 [on_off(int(100 * share), 10.0) for share in shares], 25.0,
+                 .5, [4], more_than_two)):
+            with self.subTest(name, rule=rule):
+                packer = self.pack(name, rows, capacity, limit)
+                self.assertEqual(sizes, list(map(len, packer.residents)))
+                if predicted is not None:
+                    self.assertAlmostEqual(predicted, packer.predicted()[0], 6)
 
     def test_n_sigma_is_mean_and_five_deviations_of_the_hosts_sum(self):
         generator = np.random.default_rng(6)
@@ -300,55 +262,13 @@ class PublishedTestCase(MethodTestCase):
         rows[1] += rows[0]
         known = traces.known_of(rows)
         packer = self.pack('nsigma', rows, 300.0, known=known)
-        placed = [list(host) for host in packer.residents]
-        expected = []
-        for row in range(12):
-            for host in expected:
-                total = rows[host + [row]].sum(axis=0)
-                if total.mean() + 5 * total.std() <= 300.0:
-                    host.append(row)
-                    break
-            else:
-                expected.append([row])
-        self.assertEqual(expected, placed)
-        self.assertGreater(len(expected), 1)
 
-    def test_n_sigma_knows_who_is_on_together(self):
-        together, apart = np.zeros((4, BINS)), np.zeros((4, BINS))
-        for row in range(4):
-            together[row, ::4] = 100.0
-            apart[row, row::4] = 100.0
-        # Apart the sum is 100 always; together 400 a quarter of the time.
-        self.assertEqual([4], self.sizes('nsigma', apart, 101.0 * 3))
-        self.assertGreater(len(self.sizes('nsigma', together, 303.0)), 1)
+        def fits(residents):
+            total = rows[residents].sum(axis=0)
+            return total.mean() + 5 * total.std() <= 300.0
 
-    def test_queue_reserves_blocks_for_the_binomial_quantile(self):
-        # Base 1, spikes of 10, on 10 % of the time: with two blocks for all,
-        # P(more than 2 of n are on) <= 5 % holds up to n = 8.
-        rows = [on_off(10, 110.0, off=10.0)] * 12
-        self.assertEqual(8, max(
-            n for n in range(3, 20)
-            if sum(math.comb(n, k) * .1 ** k * .9 ** (n - k)
-                   for k in range(3, n + 1)) <= 0.05))
-        sizes = self.sizes('queue', rows, 8 * 10.0 + 2 * 100.0, 0.05)
-        self.assertEqual(8, sizes[0])
-
-    def test_queue_blocks_are_as_large_as_the_largest_spike(self):
-        rows = [on_off(50, 100.0), on_off(50, 10.0)]
-        for order in (rows, rows[::-1]):
-            self.assertEqual([1, 1], self.sizes('queue', order, 150.0))
-            self.assertEqual([2], self.sizes('queue', order, 200.0))
-
-    def test_queue_counts_different_chains_exactly(self):
-        shares = [0.1, 0.3, 0.5, 0.2]
-        packer = self.pack('queue', [on_off(int(100 * share), 10.0)
-                                     for share in shares], 25.0, 0.5)
-        self.assertEqual([4], [len(x) for x in packer.residents])
-        tail = sum(
-            math.prod(p if on else 1 - p for p, on in zip(shares, state))
-            for state in itertools.product([0, 1], repeat=4)
-            if sum(state) > 2)
-        self.assertAlmostEqual(tail, packer.predicted()[0])
+        self.assertEqual(scripts.first_fit(12, fits), packer.residents)
+        self.assertGreater(len(packer.residents), 1)
 
     def test_chernoff_is_the_closed_form_of_a_binomial(self):
         # n chains on 10 % of the time: exp(-n KL(k/n, p)) bounds P(>= k).

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import itertools
 import unittest
 
 import numpy as np
 
+from tests.unit.lab.evaluate import scripts
 from vswitch_aware_scheduler.lab.evaluate import measures
 from vswitch_aware_scheduler.lab.evaluate import packing
 
@@ -20,37 +20,19 @@ def avoidable(rates, rows, from_bin, capacity):
     return count, len(bins)
 
 
-class _All(packing.FirstFit):
-
-    def learn(self, known):
-        pass
-
-    def admitted(self, instance):
-        return np.ones(len(self.residents), dtype=bool)
-
-    def predicted(self):
-        return np.zeros(len(self.residents))
-
-
 class ResourcesTestCase(unittest.TestCase):
 
     def test_first_fit_by_two_resources_is_that_of_the_definition(self):
         generator = np.random.default_rng(4)
         needs = generator.integers(1, 5, (40, 2)) * [.1, 1024]
-        packer = _All()
+        packer = scripts.First()
         packer.limit_resources(needs, (.7, 8192.0))
-        expected = []
         for row in range(40):
             packer.place(row)
-            for rows in expected:
-                # Tenths, in whole numbers.
-                if (np.rint(needs[rows + [row]] * [10, 1]).sum(axis=0)
-                        <= (7, 8192)).all():
-                    rows.append(row)
-                    break
-            else:
-                expected.append([row])
-        self.assertEqual(expected, packer.residents)
+        # Tenths, in whole numbers.
+        self.assertEqual(scripts.first_fit(40, lambda rows: (
+            np.rint(needs[rows] * [10, 1]).sum(axis=0) <= (7, 8192)).all()),
+            packer.residents)
 
     def test_the_clairvoyant_looks_on_behind_a_host_without_room(self):
         # Seventeen hosts, without a core left but for the last.
@@ -67,10 +49,10 @@ class ResourcesTestCase(unittest.TestCase):
 
 class ClairvoyantTestCase(unittest.TestCase):
 
-    def _packed(self, rates, from_bin, capacity, limit, order, until=None):
+    def _packed(self, rates, from_bin, capacity, limit, until=None):
         until = np.full(len(rates), rates.shape[1]) if until is None else until
         packer = packing.Clairvoyant(rates, from_bin, until, capacity, limit)
-        for row in order:
+        for row in range(len(rates)):
             packer.end_stays(from_bin[row])
             packer.place(row, int(from_bin[row]), int(until[row]))
         return packer
@@ -81,78 +63,41 @@ class ClairvoyantTestCase(unittest.TestCase):
             rates = generator.integers(0, 12, (9, 10)).astype(float)
             from_bin = np.sort(generator.integers(0, 8, 9))
             limit = (0.0, 0.1, 0.3)[trial % 3]
-            expected = []
-            for row in range(9):
-                for host in expected:
-                    count, bins = avoidable(rates, host + [row], from_bin,
-                                            10.0)
-                    if count <= limit * bins + 1e-12:
-                        host.append(row)
-                        break
-                else:
-                    expected.append([row])
-            packer = self._packed(rates, from_bin, 10.0, limit, range(9))
-            self.assertEqual(expected, packer.residents)
 
-    def test_with_all_orders_it_finds_the_fewest_hosts(self):
-        # First-fit is optimal for at least one order, so the best of all
-        # orders is the optimum of all partitions.
-        generator = np.random.default_rng(4)
-        for _ in range(5):
-            rates = generator.integers(1, 7, (5, 4)).astype(float)
-            start = np.zeros(5, int)
-            fewest = min(
-                len(self._packed(rates, start, 10.0, 0.0, order).residents)
-                for order in itertools.permutations(range(5)))
-            optimum = min(
-                len(set(where))
-                for where in itertools.product(range(5), repeat=5)
-                if all(avoidable(rates, [row for row in range(5)
-                                         if where[row] == host],
-                                 start, 10.0)[0] == 0
-                       for host in set(where)))
-            self.assertEqual(optimum, fewest)
+            def fits(rows, rates=rates, from_bin=from_bin, limit=limit):
+                count, bins = avoidable(rates, rows, from_bin, 10.0)
+                return count <= limit * bins + 1e-12
+
+            packer = self._packed(rates, from_bin, 10.0, limit)
+            self.assertEqual(scripts.first_fit(9, fits), packer.residents)
 
     def test_clairvoyant_packing_predicts_what_happens(self):
         generator = np.random.default_rng(8)
-        rates = generator.exponential(2.0, (40, 300))
-        from_bin = np.sort(generator.integers(0, 200, 40))
-        packer = self._packed(rates, from_bin, 10.0, 0.05, range(40))
-        judged = measures.judge(packer.stays, rates, 10.0, 300.0)
-        np.testing.assert_allclose(judged.avoidable_shares,
-                                   packer.predicted())
-        self.assertGreater(len(packer.residents), 8)
-        self.assertGreater(judged.avoidable.max(), 0)
-        # With all there to the end, a later instance only adds.
-        self.assertLessEqual(judged.avoidable_shares.max(), 0.05 + 1e-12)
-
-    def test_it_knows_when_instances_leave(self):
-        generator = np.random.default_rng(5)
-        rates = generator.exponential(4.0, (60, 300))
+        rates = generator.exponential(3.0, (60, 300))
         from_bin = np.sort(generator.integers(0, 250, 60))
-        until = from_bin + generator.integers(1, 80, 60)
-        packer = self._packed(rates, from_bin, 10.0, 0.05, range(60), until)
-        judged = measures.judge(packer.stays, rates, 10.0, 300.0)
-        np.testing.assert_allclose(judged.avoidable_shares,
-                                   packer.predicted())
-        stayed = self._packed(rates, from_bin, 10.0, 0.05, range(60))
-        self.assertLess(judged.bins.sum(), measures.judge(
-            stayed.stays, rates, 10.0, 300.0).bins.sum())
+        host_bins = []
+        for until in (None, from_bin + generator.integers(1, 80, 60)):
+            packer = self._packed(rates, from_bin, 10.0, 0.05, until)
+            judged = measures.judge(packer.stays, rates, 10.0, 300.0)
+            np.testing.assert_allclose(judged.avoidable_shares,
+                                       packer.predicted())
+            self.assertGreater(len(packer.residents), 4)
+            self.assertGreater(judged.avoidable.max(), 0)
+            if until is None:
+                # With all there to the end, a later instance only adds.
+                self.assertLessEqual(judged.avoidable_shares.max(),
+                                     0.05 + 1e-12)
+            host_bins.append(judged.bins.sum())
+        self.assertLess(host_bins[1], host_bins[0])
 
 
 class FirstFitTestCase(unittest.TestCase):
 
     def test_the_first_host_that_admits_gets_it_else_a_new_one(self):
-        class Even(packing.FirstFit):
-            def learn(self, known):
-                pass
-
+        class Even(scripts.First):
             def admitted(self, instance):
                 return np.array([(sum(rows) + instance) % 2 == 0
                                  for rows in self.residents])
-
-            def predicted(self):
-                return np.zeros(len(self.residents))
 
         packer = Even()
         self.assertEqual([0, 0, 1, 1, 0],
@@ -160,7 +105,7 @@ class FirstFitTestCase(unittest.TestCase):
         self.assertEqual([[2, 4, 6], [3, 5]], packer.residents)
 
     def test_one_that_leaves_makes_room_and_its_host_is_used_again(self):
-        packer = _All()
+        packer = scripts.First()
         packer.limit_resources(np.full((4, 1), 2.0), [3.0])
         hosts = []
         for row, first, end in ((0, 0, 5), (1, 0, packing.STAYS), (2, 5, 7),

@@ -40,8 +40,8 @@ class Recorder(methods.Method):
         super().__init__('recorder', self._start)
         self.calls = []
 
-    def placed(self):
-        return [placement for kind, placement in self.calls if kind == 'place']
+    def told(self, kind):
+        return [value for of_kind, value in self.calls if of_kind == kind]
 
 
 def case(trace, saturation_kbps=10.0, overload_probability=0.01, **keywords):
@@ -120,6 +120,7 @@ class StaticTestCase(unittest.TestCase):
                     case(trace, 20.0, protocol=protocol, history=history,
                          lifetime_days=1.0),
                     methods.make_methods(traces.SETTINGS), 1)
+                self.assertEqual(list(methods.NAMES), list(results))
                 presence = {tuple(result.judgements[0].vm_bins)
                             for result in results.values()}
                 self.assertEqual(1, len(presence))
@@ -162,15 +163,15 @@ class StaticTestCase(unittest.TestCase):
         figures = self._figures([[1, 1, 6, nan], [1, 1, 6, 6]])
         self.assertEqual(0.5, figures['overload_mean'])
 
-    def test_the_first_days_are_learned_from(self):
-        recorder = Recorder()
+    def test_the_first_days_or_another_trace_are_learned_from(self):
         rows = np.arange(2.0 * 4 * DAY).reshape(2, -1) % 7
-        self._figures(rows, recorder, train_days=1)
-        np.testing.assert_array_equal(rows[:, :DAY], recorder.calls[0][1])
-        recorder = Recorder()
-        self._figures(rows, recorder)
-        np.testing.assert_array_equal(rows[:, :2 * DAY],
-                                      recorder.calls[0][1])
+        past = [[1, 2, 3], [4, 5, 6]]
+        for keywords, learned in (
+                ({'train_days': 1}, rows[:, :DAY]), ({}, rows[:, :2 * DAY]),
+                ({'past': traces.make_trace(past, traces.START - 1e6)}, past)):
+            recorder = Recorder()
+            self._figures(rows, recorder, **keywords)
+            np.testing.assert_array_equal(learned, recorder.calls[0][1])
 
     def test_days_to_learn_from_leave_something_to_judge(self):
         for days in (0, 1, 5):
@@ -178,19 +179,13 @@ class StaticTestCase(unittest.TestCase):
                                         f'training days: {days}; expected'):
                 self._figures(np.ones((1, DAY)), train_days=days)
 
-    def test_another_trace_is_learned_from_as_a_whole(self):
-        recorder = Recorder()
-        past = traces.make_trace([[1, 2, 3]], traces.START - 1e6)
-        self._figures([[4, 5]], recorder, past=past)
-        np.testing.assert_array_equal([[1, 2, 3]], recorder.calls[0][1])
-
     def test_all_methods_pack_in_the_same_order(self):
         method, second_method = Recorder(), Recorder()
         second_method.name = 'other'
         trace = traces.make_trace(np.ones((20, 8)))
         protocols.evaluate(case(trace), [method, second_method], 3)
-        self.assertEqual(method.placed(), second_method.placed())
-        orders = [method.placed()[i:i + 20] for i in (0, 20, 40)]
+        self.assertEqual(method.told('place'), second_method.told('place'))
+        orders = [method.told('place')[i:i + 20] for i in (0, 20, 40)]
         self.assertEqual([list(range(20))] * 3, [sorted(x) for x in orders])
         self.assertNotEqual(orders[0], orders[1])
 
@@ -207,6 +202,7 @@ class RollingTestCase(unittest.TestCase):
         generator = np.random.default_rng(1)
         self.rows = generator.exponential(1.0, (30, 4 * DAY))
         self.trace = traces.make_trace(self.rows)
+        self.arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
 
     def _run(self, **keywords):
         recorder = Recorder()
@@ -217,16 +213,15 @@ class RollingTestCase(unittest.TestCase):
 
     def test_models_are_refitted_daily_on_what_is_known_by_then(self):
         recorder, _ = self._run()
-        learned = [rows for kind, rows in recorder.calls if kind == 'learn']
+        learned = recorder.told('learn')
         self.assertEqual([0, DAY, 2 * DAY, 3 * DAY],
                          [rates.shape[1] for rates in learned])
         np.testing.assert_array_equal(self.rows[:, :3 * DAY], learned[3])
 
     def test_history_can_start_with_the_arrival(self):
         recorder, _ = self._run(history='arrival')
-        arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
-        learned = [rows for kind, rows in recorder.calls if kind == 'learn'][3]
-        for row, arrival in enumerate(arrivals):
+        learned = recorder.told('learn')[3]
+        for row, arrival in enumerate(self.arrivals):
             self.assertTrue(np.isnan(learned[row, :arrival]).all())
             np.testing.assert_array_equal(
                 self.rows[row, arrival:3 * DAY], learned[row, arrival:])
@@ -239,39 +234,26 @@ class RollingTestCase(unittest.TestCase):
 
     def test_instances_come_in_order_of_arrival(self):
         recorder, _ = self._run()
-        arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
-        self.assertEqual(np.argsort(arrivals, kind='stable').tolist(),
-                         recorder.placed())
+        self.assertEqual(np.argsort(self.arrivals, kind='stable').tolist(),
+                         recorder.told('place'))
 
     def test_a_host_is_judged_from_its_first_instance_on(self):
         _, result = self._run()
-        arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
-        present = np.arange(4 * DAY) >= arrivals[:, None]
+        present = np.arange(4 * DAY) >= self.arrivals[:, None]
         total = (self.rows * present).sum(axis=0)
         self.assertEqual(np.count_nonzero(total > 100.0),
                          result.judgements[0].overload[0])
-        self.assertEqual(4 * DAY - arrivals.min(),
+        self.assertEqual(4 * DAY - self.arrivals.min(),
                          result.judgements[0].bins[0])
 
     def test_one_whose_known_peak_is_too_high_is_refused(self):
         self.rows[:, :DAY] = 101.0
         self.trace = traces.make_trace(self.rows)
         recorder, result = self._run()
-        arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
         # On the first day nothing is known yet.
-        self.assertEqual([int((arrivals >= DAY).sum())], result.refused)
-        self.assertEqual(int((arrivals < DAY).sum()), len(recorder.placed()))
-
-    def test_every_method_runs_on_both_histories(self):
-        for history in protocols.HISTORIES:
-            results = protocols.evaluate(
-                case(self.trace, 20.0, protocol='rolling', history=history),
-                methods.make_methods(traces.SETTINGS), 2)
-            self.assertEqual(list(methods.NAMES), list(results))
-            for result in results.values():
-                placed = [judgement.overload.size
-                          for judgement in result.judgements]
-                self.assertTrue(all(placed), result.method)
+        placed = int((self.arrivals < DAY).sum())
+        self.assertEqual(([30 - placed], placed),
+                         (result.refused, len(recorder.told('place'))))
 
 
 class LimitsTestCase(unittest.TestCase):

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import csv
 import dataclasses
-import os
-import tempfile
 import unittest
 
 import numpy as np
@@ -25,28 +22,22 @@ class TraceTestCase(unittest.TestCase):
             traces.START + np.array([0, 300, 600]), binned.times)
         self.assertEqual(('0', '1'), binned.uuids)
 
-    def test_a_sample_belongs_to_the_bin_that_it_starts_in(self):
-        early = series.RateSeries('a', 300.0, [0, 300, 600], np.ones((3, 3)))
-        late = series.RateSeries('b', 300.0, [200.0, 500.0],
-                                 [[1, 0, 0], [3, 0, 0]])
-        binned = trace.Trace.from_series([early, late])
-        np.testing.assert_array_equal([[2, 2, 2], [1, 3, NAN]], binned.rates)
-
-    def test_samples_of_one_bin_are_averaged(self):
-        slow = [series.RateSeries(name, 300.0, [0, 300], np.ones((2, 3)))
-                for name in 'ab']
-        fast = series.RateSeries('c', 150.0, [0, 150, 300],
-                                 [[1, 0, 0], [4, 0, 0], [7, 0, 0]])
-        binned = trace.Trace.from_series([*slow, fast])
-        np.testing.assert_array_equal([2.5, 7], binned.rates[2])
-
-    def test_a_long_sample_fills_the_bins_it_lasts_for(self):
-        short = [series.RateSeries(name, 300.0, 300.0 * np.arange(5),
-                                   np.ones((5, 3))) for name in 'ab']
-        long = series.RateSeries('c', 600.0, [0.0, 900.0],
-                                 [[1, 0, 0], [3, 0, 0]])
-        binned = trace.Trace.from_series([*short, long])
-        np.testing.assert_array_equal([1, 1, NAN, 3, 3], binned.rates[2])
+    def test_samples_become_those_of_bins(self):
+        # Beside two instances with samples of the bins.
+        for why, period, times, egress, expected in (
+                ('the bin in which it starts', 300.0, [200, 500], [1, 3],
+                 [1, 3, NAN, NAN, NAN]),
+                ('the mean of a bin', 150.0, [0, 150, 300], [1, 4, 7],
+                 [2.5, 7, NAN, NAN, NAN]),
+                ('all bins that it lasts for', 600.0, [0, 900], [1, 3],
+                 [1, 1, NAN, 3, 3])):
+            with self.subTest(why):
+                binned = trace.Trace.from_series([
+                    *traces.make_series(np.ones((2, 5)), start=0.0),
+                    series.RateSeries('c', period, times,
+                                      [[rate, 0, 0] for rate in egress])])
+                np.testing.assert_array_equal(
+                    [[1] * 5, [1] * 5, expected], binned.rates)
 
     def test_a_trace_without_samples_is_refused(self):
         with self.assertRaisesRegex(exceptions.InvalidInput, 'no sample'):
@@ -83,17 +74,6 @@ class TraceTestCase(unittest.TestCase):
         with self.assertRaisesRegex(exceptions.InvalidInput, '60 s'):
             traces.make_trace([[1, 2]]).after(hourly)
 
-    def test_a_file_is_read_by_the_telemetry_driver(self):
-        with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, 'trace.csv')
-            with open(path, 'w', newline='') as stream:
-                rows = csv.writer(stream)
-                rows.writerow(['instance', 'time', 'egress_kbps',
-                               'ingress_kbps'])
-                rows.writerows([['a', 0, 1, 2], ['a', 300, 3, 4]])
-            binned = trace.load(path)
-        np.testing.assert_array_equal([[3, 7]], binned.rates)
-
 
 class HistoryTestCase(unittest.TestCase):
 
@@ -118,26 +98,27 @@ class HistoryTestCase(unittest.TestCase):
         self.assertEqual([6, 10], [counts.total_samples
                                    for counts in known.counts])
 
-    def test_only_samples_before_the_moment_are_known(self):
-        history = trace.History(traces.make_trace([[1, 2, 9]]), 0, [0])
-        past = history.until(2)
-        self.assertEqual((2, 2.0, 1.5),
-                         (past.samples[0], past.peak[0], past.mean[0]))
-        self.assertEqual(9.0, history.until(3).peak[0])
-
-    def test_an_instance_is_known_from_its_own_bin_on(self):
-        history = trace.History(traces.make_trace([[9, 1, 2], [9, 9, 3]]),
-                                0, [1, 5])
-        past = history.until(3)
-        np.testing.assert_array_equal([2, 0], past.samples)
-        np.testing.assert_array_equal([2, 0], past.peak)
-        np.testing.assert_array_equal([0.25, 0], past.variance)
-        self.assertIsNone(past.counts[1])
-
-    def test_bins_of_the_past_are_known_of_all(self):
-        history = trace.History(traces.make_trace([[1, 2, 3, 4]]), 2, [3])
-        np.testing.assert_array_equal([[1, 2, NAN, 4]],
-                                      history.until(4).rates)
+    def test_what_is_known_are_the_past_and_the_bins_since_the_arrival(self):
+        for rows, begin, arrivals, until, known in (
+                # Only samples before the moment.
+                ([[1, 2, 9]], 0, [0], 2, [[1, 2]]),
+                ([[1, 2, 9]], 0, [0], 3, [[1, 2, 9]]),
+                ([[1.0]], 0, [0], 0, [[]]),
+                ([[9, 1, 2], [9, 9, 3]], 0, [1, 5], 3,
+                 [[NAN, 1, 2], [NAN, NAN, NAN]]),
+                ([[1, 2, 3, 4]], 2, [3], 4, [[1, 2, NAN, 4]])):
+            past = trace.History(traces.make_trace(rows), begin,
+                                 arrivals).until(until)
+            np.testing.assert_array_equal(known, past.rates)
+            for row, rates in enumerate(known):
+                samples = [rate for rate in rates if rate == rate] or [0]
+                for name, value in (
+                        ('peak', max(samples)), ('mean', np.mean(samples)),
+                        ('variance', np.var(samples))):
+                    self.assertEqual(value, getattr(past, name)[row], name)
+                number = int(np.isfinite(rates).sum())
+                self.assertEqual(number, past.samples[row])
+                self.assertEqual(number == 0, past.counts[row] is None)
 
     def test_counting_day_by_day_is_counting_at_once(self):
         generator = np.random.default_rng(5)
@@ -169,8 +150,3 @@ class HistoryTestCase(unittest.TestCase):
         past = traces.known_of(rows)
         # The 198th of 200, the last of 10, none of none.
         np.testing.assert_array_equal([197, 9, 0], past.p99)
-
-    def test_nothing_is_known_before_the_first_bin(self):
-        past = trace.History(traces.make_trace([[1.0]]), 0, [0]).until(0)
-        for name in ('samples', 'peak', 'mean', 'variance', 'p99'):
-            np.testing.assert_array_equal([0], getattr(past, name))

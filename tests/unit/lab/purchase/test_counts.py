@@ -66,7 +66,14 @@ def _most(limit, at_once, copies=1):
         200)
 
 
-class AgnosticTestCase(unittest.TestCase):
+class CountsTestCase(unittest.TestCase):
+
+    def assert_counts(self, row, method, vms, resource):
+        self.assertEqual((vms, resource), (
+            row[method]['vms'], row[method]['first_to_run_out']))
+
+
+class AgnosticTestCase(CountsTestCase):
     """Figure 1: the smaller of two quotients."""
 
     def test_one_flavor_is_counted_by_the_closed_form(self):
@@ -79,8 +86,7 @@ class AgnosticTestCase(unittest.TestCase):
             row = _row(_server(cores, memory_mb), _vm(*need))
             expected = min(int(cores / need[0] * (1 + 1e-12)),
                            int(memory_mb / need[1]))
-            self.assertEqual((expected, resource), (
-                row['agnostic']['vms'], row['agnostic']['first_to_run_out']))
+            self.assert_counts(row, 'agnostic', expected, resource)
 
     def test_a_mix_is_walked_until_the_first_that_does_not_fit(self):
         # Of ten beginning VMs: seven of 1 core and three of 4; 19 cores.
@@ -109,22 +115,13 @@ class AgnosticTestCase(unittest.TestCase):
                 self.assertLess(abs(count_of_flavor - length * share / 100),
                                 1.5)
 
-    def test_the_network_does_not_matter(self):
-        row = _row(_server(saturation_kbps=1.0), _vm(kbps=1e9))
-        self.assertEqual((64, 0), (row['agnostic']['vms'],
-                                   row['agnostic']['refused']))
 
+class Figure9TestCase(CountsTestCase):
 
-class Figure9TestCase(unittest.TestCase):
-
-    def test_averages_add_up_to_the_saturation(self):
-        # Averages of 10: 37 of them are 370.
-        row = _row(_server(saturation_kbps=379.0), _vm())
-        self.assertEqual((37, 'saturation'), (
-            row['figure9']['vms'], row['figure9']['first_to_run_out']))
-
-    def test_each_other_resource_can_be_the_first(self):
+    def test_each_resource_can_be_the_first(self):
         for keywords, vms, resource in (
+                # Averages of 10: 37 of them are 370.
+                ({'saturation_kbps': 379.0}, 37, 'saturation'),
                 ({'saturation_kbps': 1e6, 'max_tunnels': 9}, 9, 'tunnels'),
                 ({'saturation_kbps': 1e6, 'max_virtual_functions': 5}, 5,
                  'virtual_functions'),
@@ -135,10 +132,8 @@ class Figure9TestCase(unittest.TestCase):
                 ({'line_rate_kbps': 1e6, 'uplink': (500.0, 5)}, 10,
                  'uplink')):
             with self.subTest(resource):
-                row = _row(_server(**keywords), _vm(kpps=2.0))
-                self.assertEqual((vms, resource), (
-                    row['figure9']['vms'],
-                    row['figure9']['first_to_run_out']))
+                self.assert_counts(_row(_server(**keywords), _vm(kpps=2.0)),
+                                   'figure9', vms, resource)
 
     def test_a_peak_that_the_switch_cannot_carry_is_refused(self):
         server = _server(saturation_kbps=1e6, vm_peak_kbps=99.0)
@@ -150,14 +145,14 @@ class Figure9TestCase(unittest.TestCase):
         self.assertEqual(64, row['agnostic']['vms'])
 
 
-class OverlayTestCase(unittest.TestCase):
+class OverlayTestCase(CountsTestCase):
 
     def test_on_off_vms_are_as_many_as_the_binomial_law_says(self):
-        for limit in (.1, .01, 1e-4):
+        for limit in (1.0, .1, .01, 1e-4, 0.0):
             row = _row(_server(saturation_kbps=450.0), _vm(), limit=limit)
-            most = _most(limit, 4)
-            self.assertEqual((most, 'saturation'), (
-                row['overlay']['vms'], row['overlay']['first_to_run_out']))
+            most = min(_most(limit, 4), 64)
+            self.assert_counts(row, 'overlay', most,
+                               'cores' if limit == 1 else 'saturation')
             self.assertAlmostEqual(
                 _binomial_tail(most, .1, 4),
                 row['overlay']['overload_probability'], places=9)
@@ -174,14 +169,12 @@ class OverlayTestCase(unittest.TestCase):
                  'saturation'),
                 ({'line_rate_kbps': 5e3, 'packet_rate_kpps': 9.0}, most,
                  'packets')):
-            row = _row(_server(**keywords), _vm(kpps=2.0))
-            self.assertEqual((vms, resource), (
-                row['overlay']['vms'], row['overlay']['first_to_run_out']))
+            self.assert_counts(_row(_server(**keywords), _vm(kpps=2.0)),
+                               'overlay', vms, resource)
 
     def test_a_shared_uplink_ends_it_by_the_traffic_of_all_servers(self):
         row = _row(_server(saturation_kbps=1e6, uplink=(950.0, 4)), _vm())
-        self.assertEqual((_most(.01, 9, 4), 'uplink'), (
-            row['overlay']['vms'], row['overlay']['first_to_run_out']))
+        self.assert_counts(row, 'overlay', _most(.01, 9, 4), 'uplink')
         self.assertLessEqual(
             row['overlay']['uplink_overload_probability'], .01)
         self.assertGreater(
@@ -217,15 +210,15 @@ class FleetTestCase(unittest.TestCase):
 
     def test_servers_and_cost_are_rounded_up(self):
         # 12 on each by cores.
-        for count, servers in ((1, 1), (12, 1), (13, 2), (120, 10),
-                               (121, 11)):
-            row = _row(_server(12), _vm(on_off=False), count=count)
+        for count, servers, price, cost in (
+                (1, 1, 1e3, 1e3), (12, 1, 1e3, 1e3), (13, 2, 1e3, 2e3),
+                (120, 10, 1e3, 1e4), (121, 11, 1e3, 1.1e4),
+                (13, 2, None, None)):
+            row = _row(_server(12, price=price), _vm(on_off=False),
+                       count=count)
             for method in counts.METHODS:
-                self.assertEqual((servers, 1000.0 * servers), (
+                self.assertEqual((servers, cost), (
                     row[method]['servers'], row[method]['cost']))
-
-    def test_without_a_price_there_is_no_cost(self):
-        self.assertIsNone(_row(_server(price=None), _vm())['overlay']['cost'])
 
     def test_flavors_that_no_server_takes_are_counted_and_left_out(self):
         for server, vms, count, expected in (
@@ -245,22 +238,14 @@ class FleetTestCase(unittest.TestCase):
             self.assertEqual(expected, {
                 key: agnostic[key] for key in expected})
 
-    def test_limits_at_the_ends_are_limits(self):
-        for limit, vms in ((0.0, 4), (1.0, 64)):
-            row = _row(_server(saturation_kbps=450.0), _vm(), limit=limit)
-            self.assertEqual(vms, row['overlay']['vms'])
-
     def test_what_is_unused_is_the_rest(self):
-        row = _row(_server(12, 65536, saturation_kbps=2400.0),
-                   _vm(on_off=False))
-        unused = row['agnostic']['unused']
-        self.assertAlmostEqual(0, unused['cores'])
-        self.assertAlmostEqual(1 - 12 / 64, unused['memory'])
-        self.assertAlmostEqual(.5, unused['saturation'])
-        row = _row(_server(12, 65536, saturation_kbps=600.0),
-                   _vm(on_off=False))
-        self.assertEqual(0, row['agnostic']['unused']['saturation'])
-        self.assertAlmostEqual(2, row['agnostic']['used']['saturation'])
+        for kbps, used, unused in ((2400.0, .5, .5), (600.0, 2, 0)):
+            result = _row(_server(12, 65536, saturation_kbps=kbps),
+                          _vm(on_off=False))['agnostic']
+            self.assertAlmostEqual(used, result['used']['saturation'])
+            for resource, share in (('cores', 0), ('memory', 1 - 12 / 64),
+                                    ('saturation', unused)):
+                self.assertAlmostEqual(share, result['unused'][resource])
 
     def test_a_list_of_vms_fills_one_server_after_the_other(self):
         vms = [_vm(cores, on_off=False) for cores in (3, 1, 4, 2, 2, 3, 1)]

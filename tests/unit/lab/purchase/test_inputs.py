@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import os
 import pathlib
 import tempfile
 import unittest
@@ -13,22 +12,14 @@ SAMPLES = pathlib.Path(__file__).parents[4] / 'etc/vswitch_aware_scheduler'
 
 class FileTestCase(unittest.TestCase):
 
-    def setUp(self):
-        super().setUp()
-        directory = self.enterContext(tempfile.TemporaryDirectory())
-        self.path = os.path.join(directory, 'input.yaml')
-
     def write(self, text):
-        pathlib.Path(self.path).write_text(text)
-
-
-class ServerTypesTestCase(FileTestCase):
-
-    def load(self, path):
-        return inputs.load_server_types(path, profile.catalogue())
+        path = pathlib.Path(self.enterContext(
+            tempfile.TemporaryDirectory()), 'input.yaml')
+        path.write_text(text)
+        return path
 
     def test_all_keys_of_a_server_count(self):
-        self.write('''
+        path = self.write('''
             currency: CHF
             servers:
               a:
@@ -45,7 +36,8 @@ class ServerTypesTestCase(FileTestCase):
                 hosts_per_uplink: 8
               b: {cores: 1, memory_mb: 1, switch_profiles: ovs-gre}
             ''')
-        currency, (first, second) = self.load(self.path)
+        currency, (first, second) = inputs.load_server_types(
+            path, profile.catalogue())
         self.assertEqual(
             ('CHF', 'a', 32, 750, 12.5, 1000, 8),
             (currency, first.name, first.cores, first.memory_mb, first.price,
@@ -56,22 +48,14 @@ class ServerTypesTestCase(FileTestCase):
             second.price, second.uplink_kbps,
             second.profiles[0].line_rate_kbps))
 
-    def test_the_sample_can_be_read(self):
-        _, entries = self.load(SAMPLES / 'server_types.yaml.sample')
-        self.assertLess(1, len(entries))
-
-
-class FlavorsTestCase(FileTestCase):
-
     def test_all_keys_of_a_flavor_count(self):
-        self.write('''
+        flavors = inputs.load_flavors(self.write('''
             flavors:
               a: {cores: 2, memory_mb: 3, count: 4, egress_kbps: 50,
                   ingress_kbps: 60, kpps: 7, on_seconds: 1, off_seconds: 3}
               b: {cores: 1, memory_mb: 1, egress_kbps: 5}
               c: {cores: 1, memory_mb: 1}
-            ''')
-        flavors = inputs.load_flavors(self.path)
+            '''))
         self.assertEqual((2, 3, 4), (flavors['a'].cores,
                                      flavors['a'].memory_mb,
                                      flavors['a'].count))
