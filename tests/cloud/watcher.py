@@ -95,7 +95,7 @@ class Watcher(fixtures.Fixture):
         :returns: (audit, its action plan or None), dictionaries of the API
         """
         # A decision engine that has just started does not hear of an audit, or
-        # cancels it.
+        # cancels it, even if it has begun.
         for _ in range(_AUDITS):
             made = self._api.post('/audits', json={
                 'name': f'audit {time.time()}', 'audit_type': 'ONESHOT',
@@ -104,8 +104,11 @@ class Watcher(fixtures.Fixture):
                 'parameters': parameters, 'auto_trigger': False}).json()
             path = f'/audits/{made["uuid"]}'
             if self._is_begun(path):
-                break
-        audit = self._until(lambda: self._ended(path), 'the audit')
+                audit = self._until(lambda: self._ended(path), 'the audit')
+                if audit['state'] != 'CANCELLED':
+                    break
+        else:
+            raise TimeoutError(f'each of {_AUDITS} audits was cancelled')
         plans = self._list('action_plans', f'?audit_uuid={audit["uuid"]}')
         return audit, plans[0] if plans else None
 
@@ -123,15 +126,14 @@ class Watcher(fixtures.Fixture):
                           'actions', f'?action_plan_uuid={plan["uuid"]}')]
 
     def _is_begun(self, path):
-        """Wait until an audit has begun; return whether it was not cancelled.
+        """Wait until an audit has begun; return whether it has.
 
         An audit that has not begun after a while is cancelled.
         """
         limit = time.monotonic() + _BEGIN_SECONDS
         while time.monotonic() < limit:
-            state = self._api.get(path).json()['state']
-            if state != 'PENDING':
-                return state != 'CANCELLED'
+            if self._api.get(path).json()['state'] != 'PENDING':
+                return True
             time.sleep(1)
         self._api.patch(path, json=[{'op': 'replace', 'path': '/state',
                                      'value': 'CANCELLED'}])
