@@ -6,7 +6,6 @@ exact numbers.
 """
 
 import fractions
-import itertools
 import math
 
 import numpy as np
@@ -174,9 +173,3 @@ def poisson_binomial(probabilities):
         law = [a * (1 - p) + b * p
                for a, b in zip(law + [F(0)], [F(0)] + law)]
     return law
-
-
-def all_sums(values):
-    """Return the sums of every subset of some numbers."""
-    return [sum(subset) for k in range(len(values) + 1)
-            for subset in itertools.combinations(values, k)]
