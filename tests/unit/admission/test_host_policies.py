@@ -41,25 +41,17 @@ class PoliciesTestCase(unittest.TestCase):
 
 class TestEnforcement(PoliciesTestCase):
 
-    def test_the_option_holds_where_no_aggregate_says_anything(self):
-        self.assertTrue(self.find().enforced)
-        self.assertFalse(self.find(policies=self.make(
-            enforcement='observe')).enforced)
-
-    def test_an_aggregate_sets_it_either_way(self):
-        observing = self.make(enforcement='observe')
-        for policies in (self.policies, observing):
-            for text, enforced in (('enforce', True), ('observe', False)):
+    def test_any_aggregate_that_observes_goes_before_the_option(self):
+        for option in ('enforce', 'observe'):
+            policies = self.make(enforcement=option)
+            for texts, enforced in (
+                    ([], option == 'enforce'), (['enforce'], True),
+                    (['observe'], False), (['enforce', 'observe'], False),
+                    (['observe', 'enforce'], False)):
+                aggregates = [{'vswitch:enforcement': text} for text in texts]
                 self.assertIs(enforced, self.find(
-                    {'vswitch:enforcement': text}, policies=policies
-                ).enforced)
-
-    def test_any_aggregate_that_observes_makes_the_host_observed(self):
-        aggregates = ({'vswitch:enforcement': 'enforce'},
-                      {'vswitch:enforcement': 'observe'},
-                      {'vswitch:profile': 'fast'})
-        for order in (aggregates, aggregates[::-1]):
-            self.assertFalse(self.find(*order).enforced)
+                    *aggregates, {'vswitch:profile': 'fast'},
+                    policies=policies).enforced)
 
 
 class TestPredictionMargin(PoliciesTestCase):
@@ -122,18 +114,13 @@ class TestPolicy(PoliciesTestCase):
         for key in profile.OVERRIDABLE_KEYS:
             with self.subTest(key):
                 policy = self.find({'vswitch:profile': 'fast',
-                                    f'vswitch:{key}': '5'})
-                self.assertEqual(5, getattr(policy.profile, key))
+                                    f'vswitch:{key}': '10'})
+                self.assertEqual(10, getattr(policy.profile, key))
                 self.assertIn('agg0', policy.profile.sources[key])
+                # It may be larger than the profile, and is of this host only.
+                self.assertEqual(9, self.find(
+                    {'vswitch:profile': 'fast'}).profile.max_tunnels)
         self.assertEqual([], self.problems)
-
-    def test_an_override_changes_the_profile_of_that_host_only(self):
-        # It may be larger than the profile.
-        self.assertEqual(10, self.find({
-            'vswitch:profile': 'fast',
-            'vswitch:max_tunnels': '10'}).profile.max_tunnels)
-        self.assertEqual(9, self.find(
-            {'vswitch:profile': 'fast'}).profile.max_tunnels)
 
     def test_numbers_without_a_profile_make_one(self):
         policy = self.find({'vswitch:saturation_kbps': '5000',
