@@ -63,7 +63,6 @@ class Cloud(stand_ins.OpenStack):
         super().__init__()
         self.servers, self.services = {}, {}
         self.aggregates, self.groups, self.migrations = [], [], []
-        self.used = {}
         self.asked = []
         self.failure = 'No valid host was found. none'
         self.on_migrate = self.complete
