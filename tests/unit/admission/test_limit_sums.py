@@ -37,12 +37,6 @@ class TestProbability(base.AdmissionTestCase):
         self.assertAlmostEqual(float(excess / (n * p)),
                                assessment.loss_fraction[0], delta=1e-12)
 
-    def test_a_limit_of_one_admits_whatever_is_not_too_large(self):
-        assessment = self.assertAdmitted(
-            True, _policy(limit=1.0), [_on_off(900, F(9, 10))] * 30,
-            _on_off(900))
-        self.assertEqual(1.0, round(assessment.overload_probability[0], 6))
-
     def test_a_probability_equal_to_the_limit_is_admitted(self):
         # Three at once: a tenth to the third.
         for limit, admitted in ((.001, True), (.001 * (1 - 1e-6), False),

@@ -105,8 +105,6 @@ class TestUplinkPolicies(unittest.TestCase):
                 ('profile', 'nonesuch', 'expected one of fast, slow'),
                 ('admission_policy', 'guess', 'expected average or'),
                 ('overload_probability', '1.5', 'expected a number 0..1'),
-                ('overload_probability', 'nan', 'expected a number 0..1'),
-                ('overload_probability', 'few', 'expected a number 0..1'),
                 ('same_host_share', '1', 'expected a number 0 <= share < 1'),
                 ('mapping_entries', '-1', 'expected a whole number, 0 <='),
                 ('mapping_entries', 'all', 'expected a whole number, 0 <='),

@@ -33,11 +33,6 @@ class PackedTestCase(unittest.TestCase):
             [1.0, np.nan, 1e9], [False] * 3, 1.0), 3, 1.0)
         self.assertEqual([False, True, False], np.isnan(unpacked).tolist())
 
-    def test_seven_days_of_one_limit_take_4284_bytes(self):
-        self.assertEqual(4284, packed.bytes_needed(2016))
-        self.assertEqual(4284, len(packed.pack(
-            np.zeros(2016), np.zeros(2016), 1.0)))
-
     def test_invalid_sums_are_rejected(self):
         for call in (lambda: packed.pack([1.0], [False], 0.0),
                      lambda: packed.pack([1.0], [False], np.inf),
@@ -45,10 +40,6 @@ class PackedTestCase(unittest.TestCase):
                      lambda: packed.unpack(b'123', 2, 1.0)):
             with self.assertRaisesRegex(exceptions.InvalidInput, 'expected'):
                 call()
-
-
-if __name__ == '__main__':
-    unittest.main()
 
 
 class HistoryTestCase(base.StoreTestCase):

@@ -41,6 +41,11 @@ class ProposalTestCase(base.StoreTestCase):
             self.store, fleet.read_fleet, self.fleet.cloud.client(),
             self.fleet.driver, self.settings, now)
 
+    def boot_idle(self, count):
+        """Boot instances on host3 that send nothing."""
+        for number in range(count):
+            self.fleet.boot(f'more{number}', 'host3', 0)
+
     def moves(self, **more):
         return [(move.name, move.source, move.destination)
                 for move in self.propose(**more).moves]
@@ -202,8 +207,7 @@ class ProposalTestCase(base.StoreTestCase):
              for number, name in enumerate(names)])
 
     def test_the_cool_down_counts_moves_of_earlier_plans(self):
-        for number in range(8):
-            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.boot_idle(8)
         # Migrations of somebody else do not count.
         self.fleet.cloud.migration('vm1', 'host9', 'host1',
                                    at=fleet.NOW - 3600)
@@ -217,8 +221,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertEqual(1, len(self.moves(cool_down_hours=.9)))
 
     def test_only_a_failed_move_rests_for_an_hour(self):
-        for number in range(8):
-            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.boot_idle(8)
         self.fleet.driver.rates['vm3'][:] = 0
         both, other = {'vm1', 'vm2'}, {'vm2'}
         for state, rests, destination, names, hosts in (
@@ -256,8 +259,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertEqual(1, len(self.moves()))
 
     def test_a_quarter_of_the_instances_is_moved_in_a_week(self):
-        for number in range(4):
-            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.boot_idle(4)
         # Two of eight.
         self.begun('more1', ago=6 * 86400.0)
         self.assertEqual(1, len(self.moves()))
@@ -288,8 +290,7 @@ class ProposalTestCase(base.StoreTestCase):
             **history(), 'host3': fleet.sums('host3', was)}
         self.assertEqual(1, len(self.moves()))
         self.fleet.cloud.migration('vm4', 'host2', 'host3', at=since)
-        for number in range(8):
-            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.boot_idle(8)
         self.assertEqual([], self.moves())
         # And what left host2 does not count there any more.
         self.fleet.driver.rates['vm3'][:] = 100
@@ -351,8 +352,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.driver.rates['vm3'][:] = 0
         self.fleet.driver.rates['vm4'][:] = 0
         self.fleet.balance['host2'] = -600.0
-        for number in range(4):
-            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.boot_idle(4)
         self.fleet.driver.rates['vm5'][:] = np.where(BUSY, 500, 0)
         self.fleet.driver.rates['vm1'][:] = np.where(
             np.roll(BUSY, 1), 500, 0) + np.where(BUSY, 500, 0)

@@ -215,37 +215,29 @@ class ProjectsTestCase(unittest.TestCase):
 
     def test_one_project_adds_no_more_than_the_most_demanding_other(self):
         generator = np.random.default_rng(6)
-        for _ in range(6):
+        for _ in range(8):
             projects = int(generator.integers(2, 9))
             fleet = self._fleet(generator, projects)
-            of_each = np.sort(list(
-                self._tails_by_project(fleet).values()), axis=0)
+            by_project = self._tails_by_project(fleet)
+            of_each = np.sort(list(by_project.values()), axis=0)
             most, second = of_each[-1], of_each[-2]
             for attack in self._attacks(generator):
-                attacked = self._priors(fleet + attack)[prior.FLEET]
+                pools = self._priors(fleet + attack)
                 np.testing.assert_array_less(
-                    attacked, (of_each.sum(axis=0) + most) / (projects + 1)
-                    + 1e-9)
+                    pools[prior.FLEET], (of_each.sum(axis=0) + most)
+                    / (projects + 1) + 1e-9)
                 np.testing.assert_array_less(
                     (of_each.sum(axis=0) - most + second) / (projects + 1)
-                    - 1e-9, attacked)
-
-    def test_one_project_adds_no_more_to_a_flavor_either(self):
-        generator = np.random.default_rng(7)
-        for _ in range(6):
-            projects = int(generator.integers(2, 9))
-            fleet = self._fleet(generator, projects)
-            for attack in self._attacks(generator):
-                for key, attacked in self._priors(fleet + attack).items():
-                    if None in key:
-                        of_each = self._tails_by_project([
-                            member for member in fleet
-                            if key[0] in (None, member[0])]).values()
-                        # Never above what another project has.
-                        np.testing.assert_array_less(
-                            attacked, np.max([
-                                *of_each, *self._tails_by_project(
-                                    fleet).values()], axis=0) + 1e-9)
+                    - 1e-9, pools[prior.FLEET])
+                for (flavor, project), attacked in pools.items():
+                    if None not in (flavor, project):
+                        continue
+                    # Of a flavor, never above what another project has.
+                    using = self._tails_by_project([
+                        member for member in fleet
+                        if flavor in (None, member[0])])
+                    np.testing.assert_array_less(attacked, np.max([
+                        *using.values(), *of_each], axis=0) + 1e-9)
 
     def test_no_rate_of_one_project_is_above_that_of_all_others(self):
         generator = np.random.default_rng(8)
