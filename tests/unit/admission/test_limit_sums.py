@@ -443,22 +443,6 @@ class TestInstants(base.AdmissionTestCase):
         self.assertAlmostEqual(1, np.median(ratios), 2)
         self.assertTrue(.4 < min(ratios) and max(ratios) < 2.5, ratios)
 
-    def test_more_capacity_or_less_traffic_never_overloads_more(self):
-        rng = np.random.default_rng(self.RNG)
-        for together in (0.0, .5, 1.0):
-            laws = self.fleet(rng, 12, together)
-            peaks = sum(law.peak[0] for law in laws)
-            overload = [self.overload(laws, capacity)
-                        for capacity in np.linspace(.2, 1, 12) * peaks]
-            # The tables have 256 cells.
-            self.assertLess(np.diff(np.log(overload[:-1])).max(), .05)
-            self.assertEqual(0.0, overload[-1])
-            overload = [self.overload([rate_law.RateLaw.from_arrays(
-                law.probabilities, law.rates * factor, law.at_instants)
-                for law in laws], .4 * peaks)
-                for factor in (.8, .9, 1.0, 1.1, 1.2)]
-            self.assertGreater(np.diff(np.log(overload)).min(), -.05)
-
     def test_exact_sums_that_hit_the_capacity_fit(self):
         # Ten with a tenth each, all busy at once, and one that is not on.
         law = self.sampled([0, 100], self.BUSY)

@@ -663,30 +663,6 @@ class FailuresTestCase(BudgetsTestCase):
         self.measure([60] * 60, [60] * 60)
         self.update(0)
 
-    def test_an_update_that_ends_early_changes_nothing(self):
-        class End(BaseException):
-            pass
-
-        class Writing:
-            steps_left = 0
-
-            def __enter__(self):
-                if not self.left:
-                    raise End
-                Writing.left -= 1
-
-            def __exit__(self, *_):
-                pass
-
-        for writes in (0, 1):
-            Writing.left = writes
-            with self.assertRaises(End):
-                self.update(3, writing=Writing,
-                            share=lambda instance_uuid: True)
-            self.assert_settled(0)
-        self.update(3)
-        self.assert_settled(3, overloaded=3)
-
     def test_only_one_of_two_concurrent_settlements_is_written(self):
         settle = self.store.settle_budgets
 

@@ -212,11 +212,6 @@ class FailureTestCase(ExecutorTestCase):
                 change()
                 self.check(detail, 'dropped', rests)
 
-    def test_a_tenant_has_no_veto(self):
-        self.cloud.servers[fleet.uuid_of('vm1')]['metadata'] = {
-            'vswitch:migrate': 'never'}
-        self.assertEqual(['done'] * 3, self.run_plan())
-
     def test_an_aggregate_forbids_migrations_of_its_instances(self):
         self.cloud.aggregates = [({'vswitch:migrate': 'never'}, ['host1'])]
         self.assertEqual(['dropped'] * 3, self.run_plan())

@@ -345,23 +345,6 @@ class ProposalTestCase(base.StoreTestCase):
             with self.subTest(limits=limits, peak=peak, share=share):
                 self.assertEqual(count, len(self.moves()))
 
-    def test_the_filter_judges_each_move_after_those_before_it(self):
-        # Two hosts in debt; by models host3 has room for one instance.
-        for name in ('vm5', 'vm6'):
-            self.fleet.boot(name, 'host2', np.where(BUSY, 600, 100))
-        self.fleet.driver.rates['vm3'][:] = 0
-        self.fleet.driver.rates['vm4'][:] = 0
-        self.fleet.balance['host2'] = -600.0
-        self.boot_idle(4)
-        self.fleet.driver.rates['vm5'][:] = np.where(BUSY, 500, 0)
-        self.fleet.driver.rates['vm1'][:] = np.where(
-            np.roll(BUSY, 1), 500, 0) + np.where(BUSY, 500, 0)
-        self.assertEqual(2, len(self.moves()))
-        for name in ('vm1', 'vm2', 'vm5', 'vm6'):
-            self.model(name, 600.0, .2)
-        # Each alone never exceeds 1000, two together for .04 of the time.
-        self.assertEqual(1, len(self.moves()))
-
     def test_every_move_ends_overload(self):
         # host1 is at twice its capacity by instances that must stay.
         for name in ('vm1', 'vm2'):

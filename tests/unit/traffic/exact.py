@@ -164,12 +164,3 @@ def binomial_tail(n, p, more_than):
     p = F(p)
     return sum((math.comb(n, k) * p ** k * (1 - p) ** (n - k)
                 for k in range(max(more_than + 1, 0), n + 1)), F(0))
-
-
-def poisson_binomial(probabilities):
-    """Return [P(exactly k on)] by the recursion over sources."""
-    law = [F(1)]
-    for p in map(F, probabilities):
-        law = [a * (1 - p) + b * p
-               for a, b in zip(law + [F(0)], [F(0)] + law)]
-    return law

@@ -254,8 +254,8 @@ class ProjectsTestCase(unittest.TestCase):
 
     def test_unknown_packet_rates_lower_no_other_rate(self):
         members = [(None, f'p{n % 4}', model.TrafficModel.constant(
-            1000.0, 0, 1.0 if n % 4 < known else 0.0).law)
-            for n in range(40) for known in (1,)]
+            1000.0, 0, 1.0 if n % 4 < 1 else 0.0).law)
+            for n in range(40)]
         law = prior.group_pools(*zip(*members))[prior.FLEET].law
         self.assertAlmostEqual(1000.0, law.mean[0])
         self.assertAlmostEqual(.25, law.mean[2])

@@ -149,20 +149,6 @@ class TestClosedForms(OverlayTestCase):
                 self.assertRelative(excess / (count * share),
                                     overlay.loss_fraction(), rtol)
 
-    def test_like_rates_with_other_shares_are_poisson_binomial(self):
-        rng = np.random.default_rng(6)
-        for count in (12, 60, 300):
-            on = rng.integers(1, 40, count).tolist()
-            models = [model.TrafficModel.on_off(
-                50.0, on_seconds=t, off_seconds=100) for t in on]
-            law = exact.poisson_binomial(F(t, 100 + t) for t in on)
-            for fit in (0, count // 6, count // 3, count // 2):
-                tail = sum(law[fit + 1:])
-                overlay = Overlay(models, 50.0 * max(fit, 0.5))
-                with self.subTest(count=count, fit=fit):
-                    self.assertRelative(
-                        tail, overlay.overload_probability(), 1e-9)
-
     def test_constants_alone_overload_for_ever_or_never(self):
         models = [model.TrafficModel.constant(3.0)] * 10
         self.assertEqual(0.0, Overlay(
