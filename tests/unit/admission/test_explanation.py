@@ -157,17 +157,6 @@ class TestRefusals(ExplanationTestCase):
 class TestObserve(ExplanationTestCase):
 
     def test_a_host_that_is_observed_passes_and_is_not_admitted(self):
-        assessment, _ = self.assess({
-            host: (_policy(enforced=enforced), [_constant(kbps)])
-            for host, enforced, kbps in (
-                ('a', True, 990), ('b', False, 990), ('c', True, 0),
-                ('d', False, 0))}, _on_off(600))
-        self.assertEqual([False, False, True, True],
-                         assessment.admitted.tolist())
-        self.assertEqual([False, True, True, True],
-                         assessment.passing.tolist())
-
-    def test_so_it_does_behind_an_uplink_and_with_laws_of_its_own(self):
         uplink = admission.Uplink('tor', _policy(saturation_kbps=599.0))
         table = admission.LoadTable()
         rows = [table.describe(host, dataclasses.replace(

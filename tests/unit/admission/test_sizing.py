@@ -68,13 +68,6 @@ class HostSizeTestCase(unittest.TestCase):
             self.assertAlmostEqual(1, size.loss_fraction / lost)
             self.assertIn('overload probability would be', size.reason)
 
-    def test_a_count_is_a_limit_as_well(self):
-        size = sizing.host_size(
-            _policy(saturation_kbps=1e9, max_virtual_functions=63),
-            _constant(1))
-        self.assertEqual(63, size.instances)
-        self.assertIn('max_virtual_functions', size.reason)
-
     def test_without_a_limit_in_sight_it_ends(self):
         size = sizing.host_size(_policy(saturation_kbps=1e12), _constant(1))
         self.assertEqual((sizing.MOST, None), (size.instances, size.reason))

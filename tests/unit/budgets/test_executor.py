@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import dataclasses
 from unittest import mock
 import uuid as uuids
@@ -61,10 +62,16 @@ class ExecutorTestCase(base.StoreTestCase):
 
     def run_plan(self, *moves, steps=50):
         """Carry out a plan; return the states of its moves."""
-        with self.executor as running:
-            running.begin(self.plan(*moves))
+        with self.running(*moves) as running:
             self.steps(running, steps)
         return self.states()
+
+    @contextlib.contextmanager
+    def running(self, *moves):
+        """Return an executor that has the lock and begins a plan."""
+        with self.executor as running:
+            running.begin(self.plan(*moves))
+            yield running
 
     def steps(self, running, most=50):
         for _ in range(most):
@@ -279,8 +286,7 @@ class FailureTestCase(ExecutorTestCase):
                 'enforced': True, 'text': 'its peak of 2 is above 1'}])])
 
     def test_a_decision_that_is_written_later_is_the_reason(self):
-        with self.executor as running:
-            running.begin(self.plan(proposed('vm1')))
+        with self.running(proposed('vm1')) as running:
             self.cloud.on_migrate = self.error
             self.assertTrue(running.step())
             self.assertTrue(running.step())
@@ -320,8 +326,8 @@ class FailureTestCase(ExecutorTestCase):
         for faults, status in ((4, 'ACTIVE'), (0, 'UNKNOWN')):
             self.start()
             self.cloud.on_migrate = self.stays
-            with self.subTest(status), self.make() as running:
-                running.begin(self.plan(proposed('vm1')))
+            with self.subTest(status), \
+                    self.running(proposed('vm1')) as running:
                 self.assertTrue(running.step())
                 server = self.cloud.servers[fleet.uuid_of('vm1')]
                 server['status'] = status
@@ -363,8 +369,7 @@ class FailureTestCase(ExecutorTestCase):
         self.cloud.boot('vm4', 'host3')
         self.fleet.balance['host4'] = self.fleet.capacity['host4'] = 100.0
         self.fleet.write(self.store)
-        with self.executor as running:
-            running.begin(self.plan(*moves))
+        with self.running(*moves) as running:
             for _ in range(3):
                 self.assertTrue(running.step())
             self.assertEqual(['begun', 'planned', 'planned'], self.states())
@@ -388,8 +393,7 @@ class FailureTestCase(ExecutorTestCase):
         self.assertEqual(['done', 'dropped', 'done'], self.states())
 
     def test_a_plan_waits_while_nova_does_not_answer(self):
-        with self.executor as running:
-            running.begin(self.plan())
+        with self.running() as running:
             self.cloud.faults = [stand_ins.status(503)] * 3
             for _ in range(3):
                 self.assertTrue(running.step())
@@ -417,8 +421,7 @@ class FailureTestCase(ExecutorTestCase):
             move.body.get('rests') for move in self.store.moves()[1:]])
 
     def test_a_plan_ends_when_the_right_to_read_ends(self):
-        with self.executor as running:
-            running.begin(self.plan())
+        with self.running() as running:
             self.end_rights()
             self.assertFalse(running.step())
             self.assertIn('3 moves were not begun: ', running.problem)
@@ -426,8 +429,7 @@ class FailureTestCase(ExecutorTestCase):
 
     def test_a_migration_is_found_again_when_the_right_returns(self):
         self.cloud.on_migrate = self.stays
-        with self.executor as running:
-            running.begin(self.plan(proposed('vm1')))
+        with self.running(proposed('vm1')) as running:
             running.step()
             self.end_rights()
             self.assertFalse(running.step())
@@ -441,8 +443,7 @@ class FailureTestCase(ExecutorTestCase):
         self.assertEqual(['done'], self.states())
 
     def test_moves_of_an_old_plan_do_not_begin(self):
-        with self.executor as running:
-            running.begin(self.plan())
+        with self.running() as running:
             self.clock.now += executor.BEGIN_SECONDS + 1
             self.assertFalse(running.step())
             self.assertIn('3 moves were not begun within', running.problem)
