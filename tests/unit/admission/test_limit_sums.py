@@ -66,10 +66,8 @@ class TestProbability(base.AdmissionTestCase):
         compared = 0
         for number in range(150):
             laws = self._laws(rng, int(rng.integers(2, 11)), .7, 9, 1, .3)
-            sums, shares = np.zeros(1), np.ones(1)
-            for law in laws:
-                sums = np.add.outer(sums, law.rates[:, 0]).ravel()
-                shares = np.multiply.outer(shares, law.probabilities).ravel()
+            sums, shares = exact.enumerated(
+                (law.rates[:, 0], law.probabilities) for law in laws)
             below, above = (shares[sums > by].sum() for by in (990, 1010))
             judged = _judged(_policy(), laws[1:], laws[0])
             overload = judged.overload_probability[0]

@@ -116,6 +116,18 @@ def overload(sources, capacity, weights):
             F(sum(p * x for p, x in joint), shares * unit))
 
 
+def enumerated(laws):
+    """Return (sums, probabilities) of all joint states, as floats.
+
+    :param laws: iterable of (values, probabilities) of each source
+    """
+    sums, shares = np.zeros(1), np.ones(1)
+    for values, masses in laws:
+        sums = np.add.outer(sums, values).ravel()
+        shares = np.multiply.outer(shares, masses).ravel()
+    return sums, shares
+
+
 def product_chain(sources, weights):
     """Return (generator, sums) of all sources together, as floats.
 

@@ -6,6 +6,7 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
+from tests.unit.traffic import exact
 from vswitch_aware_scheduler.traffic import exact_sum
 
 
@@ -43,15 +44,6 @@ def _built(start, sources):
     return start
 
 
-def _enumerated(sources):
-    """Return (sums, masses) of all combinations."""
-    sums, weights = np.zeros(1), np.ones(1)
-    for values, masses in sources:
-        sums = np.add.outer(sums, values).ravel()
-        weights = np.multiply.outer(weights, masses).ravel()
-    return sums, weights
-
-
 def _rounded(sources, step, up):
     """Return the sources as a grid has them."""
     function = np.ceil if up else np.floor
@@ -67,7 +59,7 @@ class LawTestCase(unittest.TestCase):
 
         :param slack: what counts as equal to a threshold
         """
-        sums, masses = _enumerated(sources)
+        sums, masses = exact.enumerated(sources)
         # An atol for sums of masses that enumerate in another order.
         close = {'rtol': 1e-11, 'atol': 1e-15}
         np.testing.assert_allclose(
@@ -91,7 +83,7 @@ class TestAtomSum(LawTestCase):
     def test_whole_rates_are_the_enumeration_with_or_without_a_grid(
             self, sources, capacity, low, high):
         low, high = sorted((min(low, capacity), min(high, capacity)))
-        sums, masses = _enumerated(sources)
+        sums, masses = exact.enumerated(sources)
         for empty in (exact_sum.AtomSum(float(capacity)),
                       exact_sum.LatticeSum(float(capacity), 1.0, True),
                       exact_sum.LatticeSum(float(capacity), 1.0, False)):
@@ -128,11 +120,11 @@ class TestLatticeSum(LawTestCase):
         total = _built(exact_sum.LatticeSum(float(capacity), step, up),
                        sources)
         rounded = _rounded(sources, step, up)
-        sums = _enumerated(rounded)[0]
+        sums = exact.enumerated(rounded)[0]
         # Whether a sum that is equal to a threshold but for the rounding of
         # float64 is above it is tested elsewhere.
         hypothesis.assume((abs(sums - capacity) > 1e-6 * step).all())
-        masses = _enumerated(rounded)[1]
+        masses = exact.enumerated(rounded)[1]
         np.testing.assert_allclose(
             total.overflow, masses[sums > capacity].sum(), rtol=1e-11,
             atol=1e-15)

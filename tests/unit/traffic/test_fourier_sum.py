@@ -5,16 +5,8 @@ import unittest
 
 import numpy as np
 
+from tests.unit.traffic import exact
 from vswitch_aware_scheduler.traffic import fourier_sum
-
-
-def _enumerated(levels, masses):
-    """Return (sums, probabilities) of all combinations of states."""
-    sums, shares = np.zeros(1), np.ones(1)
-    for level, mass in zip(levels, masses):
-        sums = np.add.outer(sums, level).ravel()
-        shares = np.multiply.outer(shares, mass).ravel()
-    return sums, shares
 
 
 def _random(rng, count, states, largest, on_grid=False):
@@ -41,7 +33,7 @@ class GridTestCase(unittest.TestCase):
         return table.real, table.imag
 
     def assertEnumerated(self, levels, masses, tail, excess, atol):
-        sums, shares = _enumerated(levels, masses)
+        sums, shares = exact.enumerated(zip(levels, masses))
         for cell, (over, mean_above) in enumerate(zip(tail, excess)):
             # Rounding errors grow with the cells.
             delta = atol * (1 if cell < .7 * len(tail) else 1e3)
@@ -123,7 +115,7 @@ class TestOffTheGrid(GridTestCase):
         for _ in range(4):
             levels, masses = _random(rng, 16, 2, 40)
             tail, excess = self.tables(grid, levels, masses)
-            sums, shares = _enumerated(levels, masses)
+            sums, shares = exact.enumerated(zip(levels, masses))
             for cell in range(64, 127, 5):
                 low, high = (shares[sums > cell + by].sum()
                              for by in (3, -3))
@@ -138,7 +130,7 @@ class TestOffTheGrid(GridTestCase):
         levels = np.array([[0, 83.37], [0, 168.81], [0, 1.3e-4]])
         masses = np.array([[.3, .7], [.6, .4], [.5, .5]])
         tail, excess = self.tables(grid, levels, masses)
-        sums, shares = _enumerated(levels, masses)
+        sums, shares = exact.enumerated(zip(levels, masses))
         for cell in range(2, 257):
             # Twelve cells of the grid are six standard deviations.
             low, high = (shares[sums > cell + by].sum() for by in (1.5, -1.5))

@@ -48,13 +48,10 @@ def _off_grid(seed, count):
 
 
 def _enumerated(sources):
-    """Return (sums, probabilities) of on/off sources, as floats."""
-    sums, masses = np.zeros(1), np.ones(1)
-    for source in sources:
-        sums = np.add.outer(sums, [0.0, float(source.rates[1][0])]).ravel()
-        masses = np.multiply.outer(
-            masses, [float(p) for p in source.law]).ravel()
-    return sums, masses
+    """Return (sums, probabilities) of the egress of sources."""
+    return exact.enumerated((
+        np.array(source.values(EGRESS), dtype=float),
+        np.array(source.law, dtype=float)) for source in sources)
 
 
 class OverlayTestCase(unittest.TestCase):
