@@ -376,13 +376,3 @@ def days_of(history):
             'host', history.name, day, PERIOD, history.limits,
             packed.pack_day(totals, alone, capacities))
         day += 1
-
-
-@dataclasses.dataclass
-class Clock:
-    """Time that a test sets."""
-
-    now: float = NOW
-
-    def __call__(self):
-        return self.now

@@ -6,6 +6,7 @@ from unittest import mock
 import uuid as uuids
 
 from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import clock
 from tests.unit.budgets import fleet
 from tests.unit.store import base
 from vswitch_aware_scheduler.budgets import executor
@@ -46,7 +47,7 @@ class ExecutorTestCase(base.StoreTestCase):
         self.fleet.write(self.store)
         self.settings = settings.RebalanceSettings(
             network=settings.SEPARATE, **options)
-        self.clock = fleet.Clock()
+        self.clock = clock.Clock(fleet.NOW)
         self.said = []
         self.executor = self.make()
 

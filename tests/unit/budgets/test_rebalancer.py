@@ -5,6 +5,7 @@ import os
 import signal
 
 from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import clock
 from tests.unit.budgets import fleet
 from tests.unit.store import base
 from vswitch_aware_scheduler.budgets import executor
@@ -25,7 +26,7 @@ class WithFleet(base.StoreTestCase):
         super().setUp()
         self.fleet = fleet.start_hot(self)
         self.store = self.make_store()
-        self.clock = fleet.Clock()
+        self.clock = clock.Clock(fleet.NOW)
 
     def make(self, mode):
         return rebalancing.Rebalancer(
