@@ -175,3 +175,4 @@ class TestRefused(unittest.TestCase):
         refused = series.Refused(*range(1, 9))
         self.assertEqual(series.Refused(*range(2, 18, 2)), refused + refused)
         self.assertEqual(36, refused.total)
+        self.assertEqual(refused, series.Refused(**refused.to_dict()))
