@@ -20,9 +20,9 @@ def switch_profile(saturation_kbps=1000.0, **stated):
 
 
 def policy(policy=admission.PROBABILITY, limit=.01, pass_unknown=True,
-           **stated):
+           enforced=True, **stated):
     return admission.HostPolicy(switch_profile(**stated), policy, limit,
-                                pass_unknown)
+                                pass_unknown, enforced=enforced)
 
 
 def on_off(kbps, share=F(1, 10), ingress=0.0, kpps=0.0):

@@ -106,6 +106,12 @@ class TestErrorBudgets(base.AdmissionTestCase):
             self.assertTrue(assessment.admitted.all())
             self.assertEqual([True, False, False], assessment.last.tolist())
             self.assertFalse(assessment.only_last)
+        # An instance that is there is not new, and averages have no limit.
+        for values, admitted in (
+                ({'exclude': 'x', 'residents': ['x']}, True),
+                ({'exclude': 'x'}, False),
+                ({'policy': admission.AVERAGE}, True)):
+            self.assertEqual(admitted, self.assess(**values).admitted[0])
 
     def test_a_bolder_margin_does_not_apply_to_a_host_in_debt(self):
         # Overloaded for a tenth of the time with the new instance.
@@ -157,15 +163,6 @@ class TestErrorBudgets(base.AdmissionTestCase):
         assessment = self.assess(_constant(2000.0))
         self.assertEqual(['peak'] * 3, [assessment.check(i) for i in range(3)])
         self.assertFalse(assessment.only_last)
-
-    def test_hosts_without_a_limit_refuse_nothing_for_debt(self):
-        self.assertTrue(self.assess(
-            policy=admission.AVERAGE).admitted.all())
-
-    def test_an_instance_that_is_there_is_not_new(self):
-        self.assertTrue(self.assess(exclude='x',
-                                    residents=['x']).admitted[0])
-        self.assertFalse(self.assess(exclude='x').admitted[0])
 
     def test_an_uplink_in_debt_refuses_hosts_behind_it(self):
         uplink = admission.Uplink('a', _policy())
@@ -219,12 +216,11 @@ class TestGiants(base.AdmissionTestCase):
         self.assertEqual([True, True], assessment.last.tolist())
 
     def test_an_instance_on_its_host_may_stay(self):
-        for uuid in ('on a', 'on b'):
-            self.assertEqual(uuid == 'on a',
-                             self.assess(exclude=uuid).admitted[0])
-
-    def test_averages_have_no_giants(self):
-        self.assertTrue(self.assess(policy=admission.AVERAGE).admitted.all())
+        for values, admitted in (
+                ({'exclude': 'on a'}, True), ({'exclude': 'on b'}, False),
+                # Averages have no such instances.
+                ({'policy': admission.AVERAGE}, True)):
+            self.assertEqual(admitted, self.assess(**values).admitted[0])
 
     def test_a_giant_that_leaves_is_forgotten(self):
         table = admission.LoadTable()

@@ -210,19 +210,16 @@ class TestOfInstance(unittest.TestCase):
                 self.assertEqual('m1', flavor)
                 self.assertIn('expected', str(problem))
 
-    def test_usable_ones_are_reported_as_well(self):
-        self.of(('m1', {'vswitch:egress_kbps': '5'}))
-        self.assertEqual([('m1', None)], self.reports)
-
-    def test_a_named_model_that_is_not_known_leaves_the_numbers(self):
+    def test_usable_and_other_ones_end_an_earlier_problem(self):
+        for specs, rule in (
+                ({'vswitch:egress_kbps': '5'}, 'flavor'),
+                ({'hw:cpu_policy': 'shared',
+                  'quota:vif_outbound_average': '5'}, 'default')):
+            self.reports = []
+            self.assertEqual(rule, self.of(('m1', specs)).rule)
+            self.assertEqual([('m1', None)], self.reports)
+        # A named model that is not known leaves the numbers.
         decided = self.of(('m1', {'vswitch:model': 'nobody',
                                   'vswitch:egress_kbps': '5'}))
         self.assertEqual(('flavor', constant(5)),
                          (decided.rule, decided.law))
-
-    def test_other_extra_specs_state_nothing(self):
-        self.assertEqual('default', self.of(('m1', {
-            'hw:cpu_policy': 'shared', 'quota:vif_outbound_average': '5'})
-        ).rule)
-        # An earlier problem of the flavor has ended.
-        self.assertEqual([('m1', None)], self.reports)

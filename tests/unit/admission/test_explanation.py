@@ -3,27 +3,18 @@
 import dataclasses
 import unittest
 
+from tests.unit.admission import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import explanation
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
-from vswitch_aware_scheduler.vswitch import profile
 
 
-def _policy(limit=.01, policy=admission.PROBABILITY, enforced=True,
-            saturation_kbps=1000.0, **stated):
-    return admission.HostPolicy(
-        profile.SwitchProfile(name='own', saturation_kbps=saturation_kbps,
-                              **stated), policy, limit, enforced=enforced)
+_policy = base.policy
+_constant = base.constant
 
 
-def _on_off(kbps, share=.1):
-    return model.TrafficModel.on_off(kbps, on_seconds=share,
-                                     off_seconds=1 - share).law
-
-
-def _constant(kbps):
-    return model.TrafficModel.constant(kbps).law
+def _on_off(kbps, share=base.F(1, 10)):
+    return base.on_off(kbps, share).law
 
 
 class ExplanationTestCase(unittest.TestCase):
@@ -50,7 +41,7 @@ class TestRefusals(ExplanationTestCase):
             'functions': (_policy(max_virtual_functions=0), []),
             # Too large, and overloaded with it.
             'peak': (_policy(vm_peak_kbps=500.0), [_constant(990)]),
-            'mean': (_policy(policy=admission.AVERAGE), [_constant(990)]),
+            'mean': (_policy(admission.AVERAGE), [_constant(990)]),
             **{f'load{i}': (_policy(), [_constant(990)]) for i in range(3)},
             'behind': (dataclasses.replace(
                 _policy(saturation_kbps=9e9), uplinks=(uplink,)), [])}
@@ -70,9 +61,9 @@ class TestRefusals(ExplanationTestCase):
         # Two of .1 are on at once for .01, and two of .2 for .04.
         for limits, closest in (((.009, .03), 'one'), ((.005, .03), 'two')):
             assessment, names = self.assess({
-                'one': (_policy(limits[0]), [_on_off(600)]),
-                'two': (_policy(limits[1]), [_on_off(600, .4)])},
-                _on_off(600))
+                'one': (_policy(limit=limits[0]), [_on_off(600)]),
+                'two': (_policy(limit=limits[1]),
+                        [_on_off(600, base.F(2, 5))])}, _on_off(600))
             nearest, next_host = explanation.nearest(assessment, most=5)
             self.assertEqual(closest, nearest.host)
             by_host = {
@@ -105,7 +96,7 @@ class TestRefusals(ExplanationTestCase):
         assessment, names = self.assess({
             'behind': (dataclasses.replace(
                 _policy(saturation_kbps=9e9), uplinks=(uplink,)), []),
-            'full': (_policy(.05), [_constant(990)])}, _on_off(600))
+            'full': (_policy(limit=.05), [_constant(990)])}, _on_off(600))
         # The peak of 600 is above the 599 of the uplink; .1 is above .05.
         behind, full = explanation.nearest(assessment, most=2)
         self.assertEqual(('behind', 'uplink', 600.0, 599.0),
@@ -157,7 +148,7 @@ class TestRefusals(ExplanationTestCase):
 
     def test_numbers_without_a_limit_above_zero_rank_last(self):
         assessment, names = self.assess({
-            'zero': (_policy(0.0), [_constant(990)]),
+            'zero': (_policy(limit=0.0), [_constant(990)]),
             'full': (_policy(), [_constant(990)])}, _on_off(600))
         self.assertEqual(['full', 'zero'], [
             host.host for host in explanation.nearest(assessment, most=2)])
@@ -166,17 +157,6 @@ class TestRefusals(ExplanationTestCase):
 class TestObserve(ExplanationTestCase):
 
     def test_a_host_that_is_observed_passes_and_is_not_admitted(self):
-        assessment, _ = self.assess({
-            host: (_policy(enforced=enforced), [_constant(kbps)])
-            for host, enforced, kbps in (
-                ('a', True, 990), ('b', False, 990), ('c', True, 0),
-                ('d', False, 0))}, _on_off(600))
-        self.assertEqual([False, False, True, True],
-                         assessment.admitted.tolist())
-        self.assertEqual([False, True, True, True],
-                         assessment.passing.tolist())
-
-    def test_so_it_does_behind_an_uplink_and_with_laws_of_its_own(self):
         uplink = admission.Uplink('tor', _policy(saturation_kbps=599.0))
         table = admission.LoadTable()
         rows = [table.describe(host, dataclasses.replace(

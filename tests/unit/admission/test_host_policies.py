@@ -41,116 +41,86 @@ class PoliciesTestCase(unittest.TestCase):
 
 class TestEnforcement(PoliciesTestCase):
 
-    def test_the_option_holds_where_no_aggregate_says_anything(self):
-        self.assertTrue(self.find().enforced)
-        self.assertFalse(self.find(policies=self.make(
-            enforcement='observe')).enforced)
-
-    def test_an_aggregate_sets_it_either_way(self):
-        observing = self.make(enforcement='observe')
-        for policies in (self.policies, observing):
-            for text, enforced in (('enforce', True), ('observe', False)):
+    def test_any_aggregate_that_observes_goes_before_the_option(self):
+        for option in ('enforce', 'observe'):
+            policies = self.make(enforcement=option)
+            for texts, enforced in (
+                    ([], option == 'enforce'), (['enforce'], True),
+                    (['observe'], False), (['enforce', 'observe'], False),
+                    (['observe', 'enforce'], False)):
+                aggregates = [{'vswitch:enforcement': text} for text in texts]
                 self.assertIs(enforced, self.find(
-                    {'vswitch:enforcement': text}, policies=policies
-                ).enforced)
-
-    def test_any_aggregate_that_observes_makes_the_host_observed(self):
-        aggregates = ({'vswitch:enforcement': 'enforce'},
-                      {'vswitch:enforcement': 'observe'},
-                      {'vswitch:profile': 'fast'})
-        for order in (aggregates, aggregates[::-1]):
-            self.assertFalse(self.find(*order).enforced)
-
-
-class TestPredictionMargin(PoliciesTestCase):
-    KEY = 'vswitch:prediction_margin'
-
-    def test_an_aggregate_sets_it_and_of_several_the_largest_wins(self):
-        policies = self.make(prediction_margin=2.0)
-        for texts, margin in (([], 2.0), (['.125'], .125),
-                              (['.125', '20', '3'], 20.0)):
-            for order in (texts, texts[::-1]):
-                self.assertEqual(margin, self.find(
-                    *({self.KEY: text} for text in order),
-                    policies=policies).prediction_margin)
+                    *aggregates, {'vswitch:profile': 'fast'},
+                    policies=policies).enforced)
 
 
 class TestPolicy(PoliciesTestCase):
 
     def test_without_aggregates_the_options_hold(self):
-        policies = self.make('slow', admission.AVERAGE, .25, False)
+        policies = self.make('slow', admission.AVERAGE, .25, False,
+                             prediction_margin=2.0)
         policy = self.find(policies=policies)
         self.assertIs(PROFILES['slow'], policy.profile)
-        self.assertEqual((admission.AVERAGE, .25, False),
+        self.assertEqual((admission.AVERAGE, .25, False, 2.0),
                          (policy.policy, policy.overload_probability,
-                          policy.pass_unknown))
+                          policy.pass_unknown, policy.prediction_margin))
         self.assertIsNone(self.find().profile)
 
-    def test_an_aggregate_sets_profile_policy_and_limit(self):
-        policy = self.find({'vswitch:profile': 'fast',
-                            'vswitch:admission_policy': 'average',
-                            'vswitch:overload_probability': '0.2',
-                            'availability_zone': 'nova'})
-        self.assertIs(PROFILES['fast'], policy.profile)
-        self.assertEqual((admission.AVERAGE, .2),
-                         (policy.policy, policy.overload_probability))
+    def test_aggregates_set_values_and_the_most_cautious_wins(self):
+        first = {'profile': 'fast', 'admission_policy': 'average',
+                 'overload_probability': '0.2', 'max_tunnels': '7',
+                 'prediction_margin': '.125'}
+        for aggregates, expected in (
+                ([first], {'name': 'fast', 'max_tunnels': 7,
+                           'policy': admission.AVERAGE,
+                           'overload_probability': .2,
+                           'prediction_margin': .125}),
+                ([first, {'profile': 'slow', 'max_tunnels': '3',
+                          'admission_policy': 'probability',
+                          'overload_probability': '0.05',
+                          'prediction_margin': '20'},
+                  {'prediction_margin': '3'}],
+                 {'name': 'slow', 'max_tunnels': 3,
+                  'policy': admission.PROBABILITY,
+                  'overload_probability': .05, 'prediction_margin': 20.0}),
+                # 100 kpps of 1000 bytes are 0.8 Gbit/s, less than 1 Gbit/s.
+                ([{'profile': name} for name in ('slow', 'packets', 'fast')],
+                 {'name': 'packets'}),
+                # Numbers without a profile make one, but not the packet size.
+                ([{'saturation_kbps': '5000', 'max_tunnels': '4'},
+                  {'saturation_kbps': '3000'}],
+                 {'saturation_kbps': 3000.0, 'max_tunnels': 4}),
+                ([{'typical_packet_bytes': '500',
+                   'packet_rate_kpps': '10'}],
+                 {'typical_packet_bytes': 500.0, 'packet_rate_kpps': 10.0}),
+                ([{'typical_packet_bytes': '500'}], {'profile': None}),
+                # Zero closes a host.
+                *(([{key: '1000'}, {key: '0'}], {key: 0}) for key in (
+                    'saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
+                    'vm_peak_kbps'))):
+            metadata = [{'availability_zone': 'nova', **{
+                f'vswitch:{key}': text for key, text in aggregate.items()}}
+                for aggregate in aggregates]
+            for order in (metadata, metadata[::-1]):
+                with self.subTest(order):
+                    policy = self.find(*order)
+                    self.assertEqual(expected, {
+                        key: getattr(policy if hasattr(policy, key)
+                                     else policy.profile, key)
+                        for key in expected})
         self.assertEqual([], self.problems)
-
-    def test_of_several_the_most_cautious_wins(self):
-        aggregates = ({'vswitch:profile': 'fast',
-                       'vswitch:admission_policy': 'average',
-                       'vswitch:overload_probability': '0.2',
-                       'vswitch:max_tunnels': '7'},
-                      {'vswitch:profile': 'slow',
-                       'vswitch:admission_policy': 'probability',
-                       'vswitch:overload_probability': '0.05',
-                       'vswitch:max_tunnels': '3'})
-        for order in (aggregates, aggregates[::-1]):
-            policy = self.find(*order)
-            self.assertEqual('slow', policy.profile.name)
-            self.assertEqual(3, policy.profile.max_tunnels)
-            self.assertEqual((admission.PROBABILITY, .05),
-                             (policy.policy, policy.overload_probability))
-
-    def test_the_profile_that_carries_least_wins(self):
-        # 100 kpps of 1000 bytes are 0.8 Gbit/s, less than 1 Gbit/s.
-        self.assertEqual('packets', self.find(*(
-            {'vswitch:profile': name}
-            for name in ('slow', 'packets', 'fast'))).profile.name)
 
     def test_every_number_can_be_overridden(self):
         for key in profile.OVERRIDABLE_KEYS:
             with self.subTest(key):
                 policy = self.find({'vswitch:profile': 'fast',
-                                    f'vswitch:{key}': '5'})
-                self.assertEqual(5, getattr(policy.profile, key))
+                                    f'vswitch:{key}': '10'})
+                self.assertEqual(10, getattr(policy.profile, key))
                 self.assertIn('agg0', policy.profile.sources[key])
+                # It may be larger than the profile, and is of this host only.
+                self.assertEqual(9, self.find(
+                    {'vswitch:profile': 'fast'}).profile.max_tunnels)
         self.assertEqual([], self.problems)
-
-    def test_an_override_changes_the_profile_of_that_host_only(self):
-        # It may be larger than the profile.
-        self.assertEqual(10, self.find({
-            'vswitch:profile': 'fast',
-            'vswitch:max_tunnels': '10'}).profile.max_tunnels)
-        self.assertEqual(9, self.find(
-            {'vswitch:profile': 'fast'}).profile.max_tunnels)
-
-    def test_numbers_without_a_profile_make_one(self):
-        policy = self.find({'vswitch:saturation_kbps': '5000',
-                            'vswitch:max_tunnels': '4'},
-                           {'vswitch:saturation_kbps': '3000'})
-        self.assertEqual((3000.0, 4), (policy.profile.saturation_kbps,
-                                       policy.profile.max_tunnels))
-        self.assertEqual([], self.problems)
-
-    def test_a_packet_size_alone_makes_none(self):
-        self.assertIsNone(self.find(
-            {'vswitch:typical_packet_bytes': '500'}).profile)
-        policy = self.find({'vswitch:typical_packet_bytes': '500',
-                            'vswitch:packet_rate_kpps': '10'})
-        self.assertEqual((500.0, 10.0), (
-            policy.profile.typical_packet_bytes,
-            policy.profile.packet_rate_kpps))
 
     def test_hosts_alike_share_one_policy(self):
         first = self.find({'vswitch:profile': 'fast', 'x': '1'})
@@ -263,18 +233,6 @@ class TestStoredProfile(PoliciesTestCase):
             'host', 'slow', {'max_tunnels': count})) for count in (1, 2, 1))
         self.assertIsNot(first, second)
         self.assertIs(first, third)
-
-
-class TestZero(PoliciesTestCase):
-
-    def test_zero_closes_a_host_whatever_other_aggregates_state(self):
-        for key in ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
-                    'vm_peak_kbps'):
-            with self.subTest(key):
-                policy = self.find({f'vswitch:{key}': '1000'},
-                                   {f'vswitch:{key}': '0'})
-                self.assertEqual(0, getattr(policy.profile, key))
-                self.assertEqual([], self.problems)
 
 
 class TestJudged(PoliciesTestCase):

@@ -45,36 +45,28 @@ class PolicyInForceTestCase(unittest.TestCase):
 
     def test_aggregates_go_before_the_store_and_the_default(self):
         in_force = self.find(
-            ['a', 'b', 'c'],
+            ['a', 'b', 'c', 'd'],
             ('rack', {'vswitch:profile': 'slow',
                       'vswitch:overload_probability': '.003'}, ['a']),
             stored=[store.HostProfile('a', 'fast', {}, 'operator'),
                     store.HostProfile('b', 'slow', {'max_tunnels': 3},
-                                      'discovered')])
-        self.assertEqual(['slow', 'slow', 'fast'], [
-            in_force.hosts[host].profile.name for host in 'abc'])
-        self.assertEqual((.003, .01), (
-            in_force.hosts['a'].overload_probability,
-            in_force.hosts['b'].overload_probability))
-        self.assertEqual(
-            ['aggregate rack', 'store (discovered)',
-             'default_switch_profile'],
-            [in_force.origins[host]['profile'] for host in 'abc'])
-        self.assertEqual('aggregate rack',
-                         in_force.origins['a']['overload_probability'])
-        self.assertEqual('option',
-                         in_force.origins['b']['overload_probability'])
-        self.assertEqual('store (discovered)',
-                         in_force.origins['b']['max_tunnels'])
-
-    def test_a_number_of_the_store_beside_the_default_profile(self):
-        in_force = self.find(['a'], stored=[store.HostProfile(
-            'a', None, {'max_tunnels': 3}, 'operator')])
-        self.assertEqual(('default_switch_profile', 'store (operator)'),
-                         (in_force.origins['a']['profile'],
-                          in_force.origins['a']['max_tunnels']))
-
-    def test_hosts_without_anything_have_no_origin(self):
+                                      'discovered'),
+                    store.HostProfile('d', None, {'max_tunnels': 3},
+                                      'operator')])
+        self.assertEqual(['slow', 'slow', 'fast', 'fast'], [
+            in_force.hosts[host].profile.name for host in 'abcd'])
+        self.assertEqual([.003, .01], [
+            in_force.hosts[host].overload_probability for host in 'ab'])
+        for host, key, origin in (
+                ('a', 'profile', 'aggregate rack'),
+                ('a', 'overload_probability', 'aggregate rack'),
+                ('b', 'profile', 'store (discovered)'),
+                ('b', 'max_tunnels', 'store (discovered)'),
+                ('b', 'overload_probability', 'option'),
+                ('c', 'profile', 'default_switch_profile'),
+                ('d', 'profile', 'default_switch_profile'),
+                ('d', 'max_tunnels', 'store (operator)')):
+            self.assertEqual(origin, in_force.origins[host][key])
         in_force = self.find(['a'], default=None)
         self.assertIsNone(in_force.hosts['a'].profile)
         self.assertIsNone(in_force.origins['a']['profile'])

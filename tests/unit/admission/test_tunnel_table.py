@@ -5,42 +5,13 @@ import unittest
 
 import numpy as np
 
-from tests.fakes import tunnel_counts
 from vswitch_aware_scheduler.admission import tunnel_table
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import profile
 
-# Two VMs on a network each, one with an interface on both, one on neither.
 RESIDENTS = [attachments.Attachments(networks)
              for networks in (('red',), ('blue',), ('red', 'blue'), ())]
-PEERS = {'red': {'h2', 'h3'}, 'blue': {'h3', 'h4', 'h5'}, 'green': {'h2'},
-         'grey': set()}
-
-
-class TestTunnels(unittest.TestCase):
-
-    def test_a_network_that_the_host_serves_opens_no_tunnel(self):
-        for networks, expected in (
-                (('red',), (1, 1, 0, 0)), (('green',), (1, 1, 1, 0)),
-                (('grey',), (1, 1, 1, 0)), (('red', 'red'), (1, 2, 0, 0)),
-                ((), (0, 0, 0, 0))):
-            self.assertEqual(
-                expected,
-                tuple(tunnel_counts.opened(
-                    unit, RESIDENTS, attachments.Attachments(networks), PEERS)
-                    for unit in profile.TUNNEL_UNITS), networks)
-
-    def test_what_cannot_be_counted_is_told(self):
-        for unit, peers, message in (
-                ('vms', PEERS, "unit: 'vms'; expected one of instances"),
-                ('vteps', {'red': {'h2'}}, 'hosts on network blue: not'),
-                ('vteps', None, 'hosts on network blue: not given')):
-            with self.assertRaisesRegex(exceptions.InvalidInput, message):
-                tunnel_counts.count(unit, RESIDENTS, peers)
-        with self.assertRaisesRegex(exceptions.InvalidInput,
-                                    "networks: 'red'; expected a collection"):
-            attachments.Attachments('red')
 
 
 class TestAttachments(unittest.TestCase):
@@ -96,11 +67,31 @@ def peers_of(residents, host):
         for network in 'abcde'}
 
 
+def count(unit, residents, peers):
+    """Return how many tunnels or virtual functions instances need.
+
+    :param residents: iterable of the Attachments on a host
+    :param peers: {network: the other hosts with an instance on it}
+    """
+    if unit == tunnel_table.FUNCTIONS:
+        return sum(attached.virtual_functions for attached in residents)
+    if unit == 'instances':
+        return sum(bool(attached.networks) for attached in residents)
+    interfaces = [network for attached in residents
+                  for network in attached.networks]
+    if unit == 'interfaces':
+        return len(interfaces)
+    # Each unknown network may be a different one.
+    networks = {*interfaces} - {None}
+    return interfaces.count(None) + len(
+        networks if unit == 'networks'
+        else set().union(*map(peers.get, networks)))
+
+
 def refused_by_count(limits, residents, host, new, exclude=None):
     """Return what has no room, by counting it all, before and after."""
     def counted(everyone, at, unit):
-        return tunnel_counts.count(unit, everyone[at].values(),
-                                   peers_of(everyone, at))
+        return count(unit, everyone[at].values(), peers_of(everyone, at))
 
     before = {name: dict(of_host) for name, of_host in residents.items()}
     before[host].pop(exclude, None)
@@ -200,20 +191,15 @@ class TestTunnelTable(unittest.TestCase):
 
 class TestProfile(unittest.TestCase):
 
-    def test_only_units_that_grow_with_instances_bound_their_number(self):
+    def test_the_unit_of_tunnels_is_kept_and_checked(self):
         for unit, most in (('instances', 5), ('interfaces', 5),
                            ('networks', None), ('vteps', None)):
-            limit = profile.SwitchProfile(
-                'x', max_tunnels=5, tunnel_unit=unit).max_instances
-            self.assertEqual(most, limit and limit.count)
-
-    def test_the_unit_is_written_and_read(self):
-        for unit in profile.TUNNEL_UNITS:
             own = profile.SwitchProfile('x', max_tunnels=5, tunnel_unit=unit)
+            # Only units that grow with instances bound their number.
+            self.assertEqual(most, own.max_instances
+                             and own.max_instances.count)
             self.assertEqual(own, profile.SwitchProfile.from_dict(
                 own.to_dict()))
-
-    def test_a_unit_that_is_not_known_is_told(self):
         with self.assertRaisesRegex(
                 exceptions.InvalidProfile,
                 "tunnel_unit: 'network'; expected one of instances, .*did "

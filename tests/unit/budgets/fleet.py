@@ -63,7 +63,6 @@ class Cloud(stand_ins.OpenStack):
         super().__init__()
         self.servers, self.services = {}, {}
         self.aggregates, self.groups, self.migrations = [], [], []
-        self.used = {}
         self.asked = []
         self.failure = 'No valid host was found. none'
         self.on_migrate = self.complete
@@ -377,13 +376,3 @@ def days_of(history):
             'host', history.name, day, PERIOD, history.limits,
             packed.pack_day(totals, alone, capacities))
         day += 1
-
-
-@dataclasses.dataclass
-class Clock:
-    """Time that a test sets."""
-
-    now: float = NOW
-
-    def __call__(self):
-        return self.now

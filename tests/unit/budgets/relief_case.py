@@ -4,6 +4,7 @@
 import csv
 import types
 
+from tests.fakes import clock
 from tests.unit.budgets import fleet
 from tests.unit.cmd import command_case
 
@@ -22,7 +23,8 @@ class ReliefTestCase(command_case.ManageTestCase):
         self.store = self.make_store()
         self.configure('rebalance_network = separate')
         self.time = types.SimpleNamespace(
-            time=fleet.Clock(), monotonic=fleet.Clock(), sleep=self._pass_by)
+            time=clock.Clock(fleet.NOW), monotonic=clock.Clock(fleet.NOW),
+            sleep=self._pass_by)
         self.on_sleep = lambda: None
 
     def _pass_by(self, seconds):

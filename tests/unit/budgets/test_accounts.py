@@ -15,7 +15,6 @@ from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import profile
@@ -52,11 +51,17 @@ class BudgetsTestCase(base.ModelerTestCase):
             'uplink': {policy.name: policy_in_force.pack(policy.policy)
                        for policy in uplinks}}, self.now)
 
-    def place(self, number, host, running=True, at=BEGIN - 86400):
+    def place(self, number, host='a', running=True, at=BEGIN - 86400,
+              networks=None, project=None):
+        """Put an instance on a host; return its uuid.
+
+        :param networks: what it is attached to, or None if this is unknown
+        """
         uuid = store_base.instance_uuid(number)
         self.store.write(placements=[store.InstanceRecord(
-            uuid, host, running=running, began_at=at, changed_at=at)],
-            now=self.now)
+            uuid, host, running=running, began_at=at, changed_at=at,
+            project=project, attachments=networks if networks is None
+            else attachments.Attachments(networks))], now=self.now)
         return uuid
 
     def measure(self, *rates):
@@ -77,8 +82,27 @@ class BudgetsTestCase(base.ModelerTestCase):
         return accounts.update(self.store, self.driver, lambda: self.now,
                                values.pop('newest', self.now), part, **values)
 
+    def settle(self, *periods):
+        """Begin budgets at BEGIN, and update after so many periods."""
+        for number in (0, *periods):
+            self.update(number)
+
     def budget(self, key=HOST_A):
         return self.store.error_budgets()[key]
+
+    def change_budget(self, **values):
+        """Write other values of the budget of host a."""
+        self.store.settle_budgets(self.store.budget_state(), [
+            (self.budget().until,
+             dataclasses.replace(self.budget(), **values))])
+
+    def assert_sums(self, expected, now=None):
+        """Check the sums of host a in the last periods; return its Sums."""
+        sums = packed.history(
+            self.store, store.HOST, self.now if now is None else now,
+            days=len(expected) * self.driver.period / 86400)['a']
+        np.testing.assert_allclose(sums.sums, [expected], atol=.02)
+        return sums
 
     def assert_settled(self, periods, overloaded=0, unknown=0, key=HOST_A):
         """Check a budget whose instances were not measured in some periods.
@@ -112,8 +136,7 @@ class OneModelerTestCase(BudgetsTestCase):
 
     def test_late_samples_count_when_they_arrive(self):
         self.measure([60, 60, 60], [60])
-        self.update(0)
-        self.update(2)
+        self.settle(2)
         self.assert_settled(1, overloaded=1)
         self.measure([60, 60, 60], [60, 60, 60])
         self.update(3)
@@ -140,8 +163,7 @@ class OneModelerTestCase(BudgetsTestCase):
 
     def test_no_period_waits_for_samples_before_later_ones(self):
         self.measure([60] * 30, [60, 60, np.nan, 1e13, 60])
-        self.update(0)
-        self.update(4)
+        self.settle(4)
         self.assert_settled(2, overloaded=2)
         self.update(6)
         self.assert_settled(5, overloaded=3, unknown=1)
@@ -158,48 +180,20 @@ class OneModelerTestCase(BudgetsTestCase):
         # It was there for half of the third period, without samples.
         self.assert_settled(5, overloaded=2, unknown=1 / 3)
 
-    def test_a_counter_that_was_reset_makes_one_period_unknown(self):
-        self.driver = base.MemoryDriver(counters=True)
-        steps = np.array([0, 0, 60, 60, 60, 60]) * 125.0 * P
-        steady, reset = np.cumsum(steps), np.cumsum(steps)
-        reset[4:] -= reset[4] - 10
-        for number, counter in enumerate((steady, reset), 1):
-            self.driver.put(number, BEGIN + P * np.arange(-1, 5), counter)
-        self.update(0)
-        self.update(4)
-        for periods in (17, 18):
-            self.measured_to(periods, steady, reset)
-            self.update(periods)
-        self.assertEqual(P / 2, self.budget().unknown_seconds)
-
-    def measured_to(self, periods, *counters):
-        for number, counter in enumerate(counters, 1):
-            count = periods + 2
-            full = np.concatenate([counter, np.full(
-                max(count - counter.size, 0), counter[-1])])
-            self.driver.put(number, BEGIN + P * np.arange(-1, count - 1),
-                            full[:count])
-
-    def test_a_restart_after_an_outage_reads_all_missed_periods(self):
-        self.measure([60] * 60, [60] * 60)
-        self.update(0)
-        self.update(1)
-        # Nobody was at work for four hours.
+    def test_a_restart_after_an_outage_reads_the_periods_of_a_day(self):
+        self.measure([60] * 700, [60] * 700)
+        self.settle(1)
+        # Nobody was at work for four hours, then for two days.
         self.update(49)
         self.assert_settled(49, overloaded=49)
-
-    def test_periods_older_than_a_day_are_unknown(self):
-        self.measure([60] * 700, [60] * 700)
-        self.update(0)
-        self.update(600)
         # 288 periods are a day.
-        self.assert_settled(600, overloaded=288, unknown=312)
+        self.update(649)
+        self.assert_settled(649, overloaded=49 + 288, unknown=312)
 
     def test_an_instance_that_does_not_run_need_not_be_measured(self):
         self.measure([60] * 4)
         self.place(2, 'a', running=False, at=BEGIN - P)
-        self.update(0)
-        self.update(4)
+        self.settle(4)
         self.assert_settled(4)
         # Of one that runs, or may run, no answer is not no traffic.
         self.place(2, 'a', running=None, at=BEGIN + 4 * P)
@@ -211,8 +205,7 @@ class OneModelerTestCase(BudgetsTestCase):
         self.measure([], [])
         for number in (1, 2):
             self.place(number, 'a', running=False, at=BEGIN - P)
-        self.update(0)
-        self.update(4)
+        self.settle(4)
         self.assertEqual((DAY, 0, 0), (
             self.budget().balance, self.budget().measured_seconds,
             self.budget().unknown_seconds))
@@ -221,29 +214,9 @@ class OneModelerTestCase(BudgetsTestCase):
     def test_the_balance_is_at_most_that_of_30_days(self):
         self.measure([0] * 10, [0] * 10)
         self.update(0)
-        self.store.settle_budgets(self.store.budget_state(), [
-            (BEGIN, dataclasses.replace(self.budget(),
-                                        balance=30 * DAY - 1))])
+        self.change_budget(balance=30 * DAY - 1)
         self.update(10)
         self.assertAlmostEqual(30 * DAY, self.budget().balance)
-
-    def test_an_instance_that_moves_counts_for_its_part_of_the_time(self):
-        self.set_policies({'a': policy(), 'b': policy(20.0)})
-        self.place(2, 'b')
-        self.measure([90] * 3, [10] * 3)
-        self.update(0)
-        self.now = BEGIN + 1.6 * P
-        self.place(1, 'b', at=BEGIN + 1.25 * P)
-        self.update(3)
-        history = packed.history(self.store, store.HOST, self.now,
-                                 days=3 * P / 86400)
-        np.testing.assert_allclose(
-            history['a'].sums, [[90, 22.5, 0]], atol=.01)
-        # 10 and three quarters of 90; alone it is above the 20 there.
-        np.testing.assert_allclose(
-            history['b'].sums, [[10, 77.5, 80]], atol=.01)
-        self.assertEqual([[False, True, True]], history['b'].alone.tolist())
-        self.assertEqual(2 * P, self.budget().measured_seconds)
 
     def test_samples_of_other_times_and_periods_cover_slots(self):
         # One is sampled every minute, one in the middle of each period.
@@ -251,17 +224,13 @@ class OneModelerTestCase(BudgetsTestCase):
         self.driver.put(1, times, np.where(times < BEGIN + P, 40, 80))
         self.driver.put(2, BEGIN + P * (np.arange(-3, 3) + .5),
                         [0, 0, 0, 1, 5, 9])
-        self.update(0)
-        self.update(3.5)
-        history = packed.history(self.store, store.HOST, BEGIN + 3 * P,
-                                 days=3 * P / 86400)['a']
+        self.settle(3.5)
         # The driver says that all have the same period of 300 s.
-        np.testing.assert_allclose(history.sums, [[41, 85, 89]], atol=.02)
+        self.assert_sums([41, 85, 89], BEGIN + 3 * P)
 
     def test_idle_periods_do_not_lower_burn_rates(self):
         self.measure(*[[60] + [0] * 99] * 2)
-        self.update(0)
-        self.update(10)
+        self.settle(10)
         # One of ten periods in use with E = .01; idle ones do not count.
         self.assertEqual(
             {'3600': 100.0, '21600': 100.0, '259200': 100.0},
@@ -307,7 +276,7 @@ class UnmeasuredTestCase(BudgetsTestCase):
         self.measure(self.BURSTS, self.BURSTS)
         self.update(0)
 
-    def settle(self, periods):
+    def every_period(self, periods):
         for last in range(1, periods + 1):
             self.update(last)
         return self.budget()
@@ -324,42 +293,35 @@ class UnmeasuredTestCase(BudgetsTestCase):
         self.assertLessEqual(budget.unknown_seconds,
                              unknown_share * settled * P + 1)
 
-    def place_attached(self, number, networks, at=BEGIN - 86400):
-        uuid = store_base.instance_uuid(number)
-        self.store.write(placements=[store.InstanceRecord(
-            uuid, 'a', running=True, began_at=at, changed_at=at,
-            attachments=attachments.Attachments(networks))], now=self.now)
-        return uuid
-
     def test_an_instance_without_an_interface_hides_nothing(self):
-        self.place_attached(3, ())
-        self.assert_spent(self.settle(50), 50, 0)
+        self.place(3, networks=())
+        self.assert_spent(self.every_period(50), 50, 0)
         self.assertIsNone(self.budget().unknown_why)
 
     def test_an_instance_that_is_never_measured_hides_no_overload(self):
-        uuid = self.place_attached(3, ('net',))
+        uuid = self.place(3, networks=('net',))
         # A third of the time of all instances.
-        self.assert_spent(self.settle(50), 50, 1 / 3)
+        self.assert_spent(self.every_period(50), 50, 1 / 3)
         self.assertIn('2 of 3 instances were measured in the 300 s from',
                       self.budget().unknown_why)
         self.assertIn(uuid, self.budget().unknown_why)
 
     def test_an_instance_that_has_never_sent_anything_is_known(self):
         # It was measured until two hours before.
-        uuid = self.place_attached(3, ('net',))
+        uuid = self.place(3, networks=('net',))
         counts = estimate.count_transitions(series.RateSeries.from_samples(
             uuid, P, BEGIN - 7200 - P * np.arange(40)[::-1], np.zeros(40),
             np.zeros(40)))
         self.store.write(unmodelled=[store.Unmodelled(uuid, counts)],
                          now=self.now)
-        self.assert_spent(self.settle(50), 50, 0)
+        self.assert_spent(self.every_period(50), 50, 0)
 
     def test_a_boot_in_each_period_hides_nothing(self):
         for period in range(50):
             self.now = BEGIN + P * (period + 1)
             number = 10 + period
             at = self.now - .7 * P
-            self.place_attached(number, ('net',), at)
+            self.place(number, at=at, networks=('net',))
             # The first reading of a counter gives no rate.
             self.driver.put(number, BEGIN + P * np.arange(
                 period + 1, 60), np.full(59 - period, .01))
@@ -370,7 +332,8 @@ class UnmeasuredTestCase(BudgetsTestCase):
         for period in range(50):
             self.now = BEGIN + P * (period + 1)
             for number in (3 * period, 3 * period + 1):
-                self.place_attached(10 + number, ('net',), self.now - .5 * P)
+                self.place(10 + number, at=self.now - .5 * P,
+                           networks=('net',))
             if period >= 3:
                 self.store.write(remove_placements=[
                     store_base.instance_uuid(10 + 3 * (period - 3) + i)
@@ -381,7 +344,7 @@ class UnmeasuredTestCase(BudgetsTestCase):
 
     def test_a_host_of_instances_without_interfaces_earns(self):
         self.store.write(remove_placements=self.uuids, now=self.now)
-        self.place_attached(3, (), at=BEGIN)
+        self.place(3, at=BEGIN, networks=())
         self.update(3)
         self.assert_settled(3)
 
@@ -391,15 +354,9 @@ class SpendersTestCase(BudgetsTestCase):
 
     def setUp(self):
         super().setUp()
-        self.uuids = [self.place_of(number, project) for number, project
-                      in ((1, 'burster'), (2, 'calm'), (3, 'calm'))]
-
-    def place_of(self, number, project, host='a'):
-        uuid = store_base.instance_uuid(number)
-        self.store.write(placements=[store.InstanceRecord(
-            uuid, host, project=project, running=True,
-            began_at=BEGIN - 86400)], now=self.now)
-        return uuid
+        self.uuids = [self.place(number, project=project)
+                      for number, project in (
+                          (1, 'burster'), (2, 'calm'), (3, 'calm'))]
 
     def charged(self):
         return {charge.instance_uuid: charge.seconds
@@ -408,8 +365,7 @@ class SpendersTestCase(BudgetsTestCase):
     def test_load_above_the_fair_share_is_charged(self):
         # Level 45: 90 + 45 + 10 - 100 = 45 is above it, of one.
         self.measure([90, 40, 50], [45, 10, 50], [10, 10, 50])
-        self.update(0)
-        self.update(1)
+        self.settle(1)
         self.assertEqual({self.uuids[0]: P}, self.charged())
         self.update(3)
         charges = self.charged()
@@ -430,9 +386,7 @@ class SpendersTestCase(BudgetsTestCase):
         # Three days after the overload it no longer counts.
         self.measure(*[[1] * 10] * 3)
         later = self.now + 4 * 86400
-        self.store.settle_budgets(self.store.budget_state(), [
-            (self.budget().until, dataclasses.replace(
-                self.budget(), until=later))])
+        self.change_budget(until=later)
         self.assertEqual({HOST_A: frozenset()}, {
             key: debt.projects
             for key, debt in self.store.debts(later).items()})
@@ -447,8 +401,7 @@ class SpendersTestCase(BudgetsTestCase):
     def test_the_time_of_instances_beside_a_giant_is_counted(self):
         # One alone exceeds the capacity: no overload of the budget.
         self.measure([150, 50, 10], [10, 60, 10], [10, 10, 10])
-        self.update(0)
-        self.update(3)
+        self.settle(3)
         budget = self.budget()
         self.assertEqual(P, budget.overload_seconds)
         self.assertEqual(9 * P, budget.vm_seconds)
@@ -463,88 +416,13 @@ class SpendersTestCase(BudgetsTestCase):
                          times)
 
 
-class AttackTestCase(BudgetsTestCase):
-    """A tenant puts all hosts in debt, with one VM on each of them.
-
-    The VM uses 95 % of the capacity for 2 % of the time.
-    """
-
-    HOSTS = 'abcd'
-    DAY_PERIODS = 288
-
-    def setUp(self):
-        super().setUp()
-        self.set_policies({host: policy() for host in self.HOSTS})
-        self.owners = {}
-        for number, host in enumerate(self.HOSTS):
-            for place, project in enumerate(('attacker', 'victim', 'other')):
-                uuid = store_base.instance_uuid(3 * number + place + 1)
-                self.store.write(placements=[store.InstanceRecord(
-                    uuid, host, project=project, running=True,
-                    began_at=BEGIN - 86400)], now=self.now)
-        self.update(0)
-
-    def send(self, attack):
-        """Send for a week; an attack in one of 50 periods."""
-        periods = np.arange(7 * self.DAY_PERIODS)
-        bursts = np.where((periods % 50 == 7) & attack(periods), 95, 1)
-        self.measure(*[bursts, np.full(periods.size, 10),
-                       np.full(periods.size, 5)] * len(self.HOSTS))
-
-    def passing(self, project):
-        """Return the hosts that pass for an instance of a project."""
-        table = admission.LoadTable(debts=self.store.debts(self.now))
-        slots = [table.describe(host, policy(), {}) for host in self.HOSTS]
-        assessment = table.assess(slots, model.TrafficModel.constant(5.0).law,
-                                  project=project)
-        return [host for host, passes in zip(self.HOSTS, assessment.passing)
-                if passes], assessment
-
-    def test_other_projects_boot_during_and_after_an_attack(self):
-        self.send(lambda periods: periods < 2 * self.DAY_PERIODS)
-        for day in (.5, 1, 2, 2.5, 3, 4):
-            self.update(int(day * self.DAY_PERIODS))
-            self.assertTrue(all(
-                self.budget((store.HOST, host)).in_debt
-                for host in self.HOSTS), day)
-            for project in ('victim', 'new', None):
-                self.assertEqual(list(self.HOSTS), self.passing(project)[0])
-            # The last resort of the attacker is not refused either, but it is
-            # counted.
-            hosts, assessment = self.passing('attacker')
-            self.assertEqual((list(self.HOSTS), True),
-                             (hosts, assessment.only_last))
-        self.assertEqual({'attacker'}, {
-            charge.project for charge in self.store.charges()})
-
-    def test_the_attacker_is_refused_by_hosts_with_budget(self):
-        # The last host has no instance of the attacker.
-        self.store.write(remove_placements=[store_base.instance_uuid(10)],
-                         now=self.now)
-        self.send(lambda periods: periods >= 0)
-        self.update(self.DAY_PERIODS)
-        self.assertEqual(['d'], self.passing('attacker')[0])
-        self.assertEqual(list(self.HOSTS), self.passing('victim')[0])
-
-    def test_a_tenant_that_states_no_traffic_is_charged_as_measured(self):
-        # What is charged does not depend on what an instance was said to send.
-        self.send(lambda periods: periods >= 0)
-        self.store.write([store.StoredModel(
-            store_base.instance_uuid(1), model.TrafficModel.constant(.001))])
-        self.update(self.DAY_PERIODS)
-        charged = {charge.instance_uuid for charge in self.store.charges()}
-        self.assertEqual({store_base.instance_uuid(3 * number + 1)
-                          for number in range(len(self.HOSTS))}, charged)
-
-
 class ChangedPeriodTestCase(BudgetsTestCase):
     """The sampling period changes from five minutes to one, before 23:00."""
 
     def setUp(self):
         super().setUp()
         self.measure([60] * 4, [60] * 4)
-        self.update(0)
-        self.update(4)
+        self.settle(4)
         self.assert_settled(4, overloaded=4)
         self.sample(BEGIN, 60.0)
 
@@ -575,18 +453,7 @@ class ChangedPeriodTestCase(BudgetsTestCase):
         self.assertEqual([60.0, 300.0], sorted(
             sums.period_seconds for sums in self.store.sum_history(
                 store.HOST)))
-        sums = packed.history(self.store, store.HOST, self.now,
-                              days=6 * P / 86400)['a']
-        np.testing.assert_allclose(
-            sums.sums, [[120] * 18 + [60] * 4 + [120] + [60] * 7], atol=.02)
-
-    def test_a_pass_that_is_repeated_counts_nothing_twice(self):
-        self.update(6.5)
-        before = self.budget(), self.store.sum_history(store.HOST)
-        for _ in range(2):
-            self.update(6.5)
-            self.assertEqual(before, (
-                self.budget(), self.store.sum_history(store.HOST)))
+        self.assert_sums([120] * 18 + [60] * 4 + [120] + [60] * 7)
 
     def test_a_period_that_changes_back_counts_nothing_twice(self):
         self.update(6.5)
@@ -597,10 +464,7 @@ class ChangedPeriodTestCase(BudgetsTestCase):
         self.assert_counted(10 * P - 180, 4 * P + 60, 10 * P)
         self.assertAlmostEqual((4 * P + 60) / (10 * P - 180) / .01,
                                self.budget().burn['3600'])
-        sums = packed.history(self.store, store.HOST, self.now,
-                              days=10 * P / 86400)['a']
-        np.testing.assert_allclose(
-            sums.sums, [[120] * 4 + [60] * 2 + [np.nan] + [60] * 3], atol=.02)
+        self.assert_sums([120] * 4 + [60] * 2 + [np.nan] + [60] * 3)
 
     def test_periods_that_telemetry_has_lost_change_nothing(self):
         hours = 60 * P
@@ -613,12 +477,10 @@ class ChangedPeriodTestCase(BudgetsTestCase):
         self.sample(BEGIN, 10.0, busy=(30.0, 90.0))
         self.update(5)
         self.assert_counted(5 * P, 4 * P + 20, 5 * P)
-        sums = packed.history(self.store, store.HOST, self.now,
-                              days=2 * P / 86400)['a']
-        self.assertEqual(60.0, sums.period_seconds)
         # Of each minute its middle.
-        np.testing.assert_allclose(
-            sums.sums, [[120] * 7 + [60] * 3], atol=.02)
+        self.driver.period = 60.0
+        self.assertEqual(60.0, self.assert_sums(
+            [120] * 7 + [60] * 3).period_seconds)
 
 
 class PredictionTestCase(BudgetsTestCase):
@@ -712,8 +574,7 @@ class TermsTestCase(BudgetsTestCase):
     def setUp(self):
         super().setUp()
         self.measure([60] * 30, [60] * 30)
-        self.update(0)
-        self.update(3)
+        self.settle(3)
         self.assert_settled(3, overloaded=3)
 
     def begun(self, **values):
@@ -742,9 +603,7 @@ class TermsTestCase(BudgetsTestCase):
             self.assertEqual(BEGIN + 4 * P, since)
             self.assertIn('a new budget begins', why)
             self.assertIn(changed.profile.name, why)
-        self.store.settle_budgets(self.store.budget_state(), [
-            (self.budget().until, dataclasses.replace(self.budget(),
-                                                      earned_share=.5))])
+        self.change_budget(earned_share=.5)
         self.assertEqual(
             (BEGIN + 4 * P, 'terms of the budget changed: a new budget '
              'begins'), self.begun())
@@ -783,9 +642,7 @@ class TermsTestCase(BudgetsTestCase):
         self.assert_settled(5, overloaded=5)
 
     def test_a_new_debt_creates_a_generation(self):
-        self.store.settle_budgets(self.store.budget_state(), [
-            (BEGIN + 3 * P, dataclasses.replace(self.budget(),
-                                                balance=10.0))])
+        self.change_budget(balance=10.0)
         generation = self.store.generation()
         with self.assertLogs(level='INFO') as logs:
             self.update(4)
@@ -805,30 +662,6 @@ class FailuresTestCase(BudgetsTestCase):
         super().setUp()
         self.measure([60] * 60, [60] * 60)
         self.update(0)
-
-    def test_an_update_that_ends_early_changes_nothing(self):
-        class End(BaseException):
-            pass
-
-        class Writing:
-            steps_left = 0
-
-            def __enter__(self):
-                if not self.left:
-                    raise End
-                Writing.left -= 1
-
-            def __exit__(self, *_):
-                pass
-
-        for writes in (0, 1):
-            Writing.left = writes
-            with self.assertRaises(End):
-                self.update(3, writing=Writing,
-                            share=lambda instance_uuid: True)
-            self.assert_settled(0)
-        self.update(3)
-        self.assert_settled(3, overloaded=3)
 
     def test_only_one_of_two_concurrent_settlements_is_written(self):
         settle = self.store.settle_budgets
@@ -899,23 +732,6 @@ class SharedTestCase(BudgetsTestCase):
             self.one_of('m1', self.uuids[:1], periods, common=True)
         # Modelers were at work until 18 periods when the last one began.
         self.assert_settled(6, unknown=3)
-
-    def test_instances_that_two_modelers_have_count_once(self):
-        self.update(2, share=lambda uuid: False)
-        self.one_of('m2', self.uuids, 2)
-        self.one_of('m3', self.uuids[1:], 2)
-        self.one_of('m1', self.uuids, 2, common=True)
-        self.assert_settled(2, overloaded=2)
-
-    def test_rates_of_a_modeler_that_has_ended_still_count(self):
-        self.one_of('m1', self.uuids[:1], 2, common=True)
-        self.one_of('m2', self.uuids[1:], 2)
-        # It ends; what it had is of another modeler now.
-        self.one_of('m1', self.uuids[:1], 3, common=True)
-        self.assert_settled(2, overloaded=2)
-        self.one_of('m3', self.uuids[1:], 3)
-        self.one_of('m1', self.uuids[:1], 3, common=True)
-        self.assert_settled(3, overloaded=3)
 
     def test_damaged_rates_of_a_modeler_count_as_missing(self):
         self.one_of('m1', self.uuids[:1], 2, common=True)

@@ -43,11 +43,6 @@ class PackedTestCase(unittest.TestCase):
         self.assertEqual((0, 0, 0), sums.measured(17 * 300, math.inf))
         self.assertEqual((0, 0, 0), sums.measured(0, 1))
 
-    def test_seven_days_of_one_limit_take_4284_bytes(self):
-        self.assertEqual(4284, packed.bytes_needed(2016))
-        self.assertEqual(4284, len(packed.pack(
-            np.zeros(2016), np.zeros(2016), 1.0)))
-
     def test_invalid_sums_are_rejected(self):
         for call in (lambda: packed.pack([1.0], [False], 0.0),
                      lambda: packed.pack([1.0], [False], np.inf),
@@ -55,10 +50,6 @@ class PackedTestCase(unittest.TestCase):
                      lambda: packed.unpack(b'123', 2, 1.0)):
             with self.assertRaisesRegex(exceptions.InvalidInput, 'expected'):
                 call()
-
-
-if __name__ == '__main__':
-    unittest.main()
 
 
 class HistoryTestCase(base.StoreTestCase):

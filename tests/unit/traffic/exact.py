@@ -6,7 +6,6 @@ exact numbers.
 """
 
 import fractions
-import itertools
 import math
 
 import numpy as np
@@ -117,6 +116,18 @@ def overload(sources, capacity, weights):
             F(sum(p * x for p, x in joint), shares * unit))
 
 
+def enumerated(laws):
+    """Return (sums, probabilities) of all joint states, as floats.
+
+    :param laws: iterable of (values, probabilities) of each source
+    """
+    sums, shares = np.zeros(1), np.ones(1)
+    for values, masses in laws:
+        sums = np.add.outer(sums, values).ravel()
+        shares = np.multiply.outer(shares, masses).ravel()
+    return sums, shares
+
+
 def product_chain(sources, weights):
     """Return (generator, sums) of all sources together, as floats.
 
@@ -165,18 +176,3 @@ def binomial_tail(n, p, more_than):
     p = F(p)
     return sum((math.comb(n, k) * p ** k * (1 - p) ** (n - k)
                 for k in range(max(more_than + 1, 0), n + 1)), F(0))
-
-
-def poisson_binomial(probabilities):
-    """Return [P(exactly k on)] by the recursion over sources."""
-    law = [F(1)]
-    for p in map(F, probabilities):
-        law = [a * (1 - p) + b * p
-               for a, b in zip(law + [F(0)], [F(0)] + law)]
-    return law
-
-
-def all_sums(values):
-    """Return the sums of every subset of some numbers."""
-    return [sum(subset) for k in range(len(values) + 1)
-            for subset in itertools.combinations(values, k)]

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import fractions
-import math
 import unittest
 
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
-from vswitch_aware_scheduler.common import exceptions
+from tests.unit.traffic import exact
 from vswitch_aware_scheduler.traffic import exact_sum
-
-F = fractions.Fraction
 
 
 @st.composite
@@ -48,15 +44,6 @@ def _built(start, sources):
     return start
 
 
-def _enumerated(sources):
-    """Return (sums, masses) of all combinations."""
-    sums, weights = np.zeros(1), np.ones(1)
-    for values, masses in sources:
-        sums = np.add.outer(sums, values).ravel()
-        weights = np.multiply.outer(weights, masses).ravel()
-    return sums, weights
-
-
 def _rounded(sources, step, up):
     """Return the sources as a grid has them."""
     function = np.ceil if up else np.floor
@@ -72,7 +59,7 @@ class LawTestCase(unittest.TestCase):
 
         :param slack: what counts as equal to a threshold
         """
-        sums, masses = _enumerated(sources)
+        sums, masses = exact.enumerated(sources)
         # An atol for sums of masses that enumerate in another order.
         close = {'rtol': 1e-11, 'atol': 1e-15}
         np.testing.assert_allclose(
@@ -91,22 +78,19 @@ class LawTestCase(unittest.TestCase):
 class TestAtomSum(LawTestCase):
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
-    @hypothesis.given(_whole_sources(), st.integers(1, 40))
-    def test_it_is_the_enumeration(self, sources, capacity):
-        self.assertLaw(_built(exact_sum.AtomSum(float(capacity)), sources),
-                       sources, capacity, slack=1e-6)
-
-    @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
     @hypothesis.given(_whole_sources(), st.integers(1, 40),
                       st.integers(-5, 40), st.integers(-5, 40))
-    def test_between_is_the_mass_from_above_low_up_to_high(
+    def test_whole_rates_are_the_enumeration_with_or_without_a_grid(
             self, sources, capacity, low, high):
         low, high = sorted((min(low, capacity), min(high, capacity)))
-        sums, masses = _enumerated(sources)
-        for total in (exact_sum.AtomSum(float(capacity)),
-                      exact_sum.LatticeSum(float(capacity), 1.0)):
+        sums, masses = exact.enumerated(sources)
+        for empty in (exact_sum.AtomSum(float(capacity)),
+                      exact_sum.LatticeSum(float(capacity), 1.0, True),
+                      exact_sum.LatticeSum(float(capacity), 1.0, False)):
+            total = _built(empty, sources)
+            self.assertLaw(total, sources, capacity, slack=1e-6)
             np.testing.assert_allclose(
-                _built(total, sources).between(float(low), float(high)),
+                total.between(float(low), float(high)),
                 masses[(sums > low) & (sums <= high)].sum(), atol=1e-15)
 
     def test_equal_sums_are_one_atom_whatever_their_rounding(self):
@@ -128,17 +112,6 @@ class TestAtomSum(LawTestCase):
 class TestLatticeSum(LawTestCase):
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
-    @hypothesis.given(_whole_sources(), st.integers(1, 40), st.booleans())
-    def test_rates_on_the_grid_are_exact_however_it_rounds(
-            self, sources, capacity, up):
-        total = _built(exact_sum.LatticeSum(float(capacity), 1.0, up), sources)
-        self.assertLaw(total, sources, capacity, slack=1e-6)
-        atoms = _built(exact_sum.AtomSum(float(capacity)), sources)
-        np.testing.assert_allclose(total.overflow, atoms.overflow, atol=1e-15)
-        np.testing.assert_allclose(total.excess, atoms.excess, rtol=1e-12,
-                                   atol=1e-12)
-
-    @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
     @hypothesis.given(_real_sources(), st.integers(10, 3000),
                       st.sampled_from([8, 50, 333]), st.booleans())
     def test_off_the_grid_it_is_the_law_of_the_rounded_rates(
@@ -147,56 +120,17 @@ class TestLatticeSum(LawTestCase):
         total = _built(exact_sum.LatticeSum(float(capacity), step, up),
                        sources)
         rounded = _rounded(sources, step, up)
-        sums = _enumerated(rounded)[0]
+        sums = exact.enumerated(rounded)[0]
         # Whether a sum that is equal to a threshold but for the rounding of
         # float64 is above it is tested elsewhere.
         hypothesis.assume((abs(sums - capacity) > 1e-6 * step).all())
-        masses = _enumerated(rounded)[1]
+        masses = exact.enumerated(rounded)[1]
         np.testing.assert_allclose(
             total.overflow, masses[sums > capacity].sum(), rtol=1e-11,
             atol=1e-15)
         np.testing.assert_allclose(
             total.excess, masses @ np.maximum(sums - capacity, 0),
             rtol=1e-9, atol=1e-9)
-
-    @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
-    @hypothesis.given(_real_sources(), st.integers(10, 3000),
-                      st.sampled_from([8, 50, 333]))
-    def test_up_and_down_enclose_the_truth_at_every_threshold(
-            self, sources, capacity, cells):
-        sums, masses = _enumerated(sources)
-        upper, lower = (
-            _built(exact_sum.LatticeSum(float(capacity), capacity / cells, up),
-                   sources) for up in (True, False))
-        for threshold in np.linspace(0, capacity, 40):
-            # Of what counts as equal, each may take its side.
-            truth = masses[sums > threshold + 1e-6].sum()
-            self.assertGreaterEqual(upper.tail([threshold])[0],
-                                    truth - 1e-12)
-            truth = masses[sums > threshold - 1e-6].sum()
-            self.assertLessEqual(lower.tail([threshold])[0], truth + 1e-12)
-        above = masses @ np.maximum(sums - capacity, 0)
-        self.assertGreaterEqual(upper.excess, above - 1e-6)
-        self.assertLessEqual(lower.excess, above + 1e-6)
-
-    def test_a_level_above_the_capacity_overloads_by_itself(self):
-        total = exact_sum.LatticeSum(10.0, 1.0).plus(
-            np.array([0.0, 25.0]), np.array([.75, .25]))
-        self.assertEqual(.25, total.overflow)
-        self.assertEqual(.25 * 15, total.excess)
-        self.assertEqual([.25, .25, 1.0], total.tail([10, 0, -1]).tolist())
-
-    def test_a_base_above_the_capacity_overloads_for_ever(self):
-        sources = [(np.array([6.0, 7.0]), np.array([.5, .5]))] * 2
-        for total in (_built(exact_sum.LatticeSum(10.0, 1.0), sources),
-                      _built(exact_sum.AtomSum(10.0), sources)):
-            self.assertEqual(1.0, total.overflow)
-            self.assertAlmostEqual(3.0, total.excess, 14)
-            self.assertEqual([1.0, 1.0, 1.0],
-                             total.tail([10.0, 5.0, -1.0]).tolist())
-            empty = total.plus(np.array([0.0, 4.0]), np.array([.5, .5]))
-            self.assertEqual(1.0, empty.overflow)
-            self.assertAlmostEqual(5.0, empty.excess, 14)
 
     def test_rates_alike_take_their_base_in_full(self):
         # 1.7 is no multiple of the step, and is not rounded.
@@ -215,34 +149,3 @@ class TestLatticeSum(LawTestCase):
                 (exact_sum.LatticeSum(9.0, 1.0, round_up=False), [3, 4, 4, 6]),
                 (exact_sum.AtomSum(9.0), [3, 4, 4.5, 6.2])):
             np.testing.assert_allclose(total.rounded(values), expected)
-
-    def test_tails_far_out_keep_their_relative_accuracy(self):
-        p = F(1, 1024)
-        sources = [(np.array([0.0, 3.0]), np.array([1 - float(p), float(p)]))
-                   ] * 12
-        for total in (_built(exact_sum.LatticeSum(33.5, 1.0), sources),
-                      _built(exact_sum.AtomSum(33.5), sources)):
-            self.assertLess(abs(F(float(total.overflow)) / p ** 12 - 1), 1e-14)
-            self.assertLess(
-                abs(F(float(total.excess)) / (p ** 12 * F(5, 2)) - 1), 1e-13)
-
-
-def _binomial(n, p):
-    """Return P(exactly k of n) for k = 0..n, each with its accuracy."""
-    k = np.arange(n + 1)
-    log = np.array([math.lgamma(n + 1) - math.lgamma(i + 1)
-                    - math.lgamma(n - i + 1) for i in k])
-    return np.exp(log + k * math.log(p) + (n - k) * math.log1p(-p))
-
-
-class TestRequireCapacity(unittest.TestCase):
-
-    def test_a_number_above_zero_becomes_a_float(self):
-        for capacity in (1, 2.5, '3', np.float32(4)):
-            self.assertIsInstance(exact_sum.require_capacity(capacity), float)
-
-    def test_anything_else_is_named(self):
-        for capacity in (0, -1, float('nan'), float('inf'), None, 'x'):
-            with self.assertRaises(exceptions.InvalidModel) as caught:
-                exact_sum.require_capacity(capacity)
-            self.assertIn(repr(capacity), str(caught.exception))

@@ -5,16 +5,8 @@ import unittest
 
 import numpy as np
 
+from tests.unit.traffic import exact
 from vswitch_aware_scheduler.traffic import fourier_sum
-
-
-def _enumerated(levels, masses):
-    """Return (sums, probabilities) of all combinations of states."""
-    sums, shares = np.zeros(1), np.ones(1)
-    for level, mass in zip(levels, masses):
-        sums = np.add.outer(sums, level).ravel()
-        shares = np.multiply.outer(shares, mass).ravel()
-    return sums, shares
 
 
 def _random(rng, count, states, largest, on_grid=False):
@@ -41,7 +33,7 @@ class GridTestCase(unittest.TestCase):
         return table.real, table.imag
 
     def assertEnumerated(self, levels, masses, tail, excess, atol):
-        sums, shares = _enumerated(levels, masses)
+        sums, shares = exact.enumerated(zip(levels, masses))
         for cell, (over, mean_above) in enumerate(zip(tail, excess)):
             # Rounding errors grow with the cells.
             delta = atol * (1 if cell < .7 * len(tail) else 1e3)
@@ -56,11 +48,12 @@ class TestOnTheGrid(GridTestCase):
 
     def test_whole_rates_are_the_enumeration(self):
         rng = np.random.default_rng(1)
-        grid = fourier_sum.grid(32)
-        for largest in (4, 12, 33):
+        for cells, finer, largest in ((32, 1, 4), (32, 1, 12), (32, 1, 33),
+                                      (8, 4, 36)):
             levels, masses = _random(rng, 6, 3, largest, on_grid=True)
-            self.assertEnumerated(levels, masses, *self.tables(
-                grid, levels, masses), atol=1e-13)
+            self.assertEnumerated(levels / finer, masses, *self.tables(
+                fourier_sum.grid(cells, finer), levels / finer, masses),
+                atol=1e-13)
 
     def test_so_many_of_one_are_its_power(self):
         grid = fourier_sum.grid(32)
@@ -71,13 +64,6 @@ class TestOnTheGrid(GridTestCase):
                 math.comb(count, k) * .1 ** k * .9 ** (count - k)
                 for k in range(11, count + 1))
             self.assertAlmostEqual(tail_of_32, tail[32], delta=1e-13)
-
-    def test_a_finer_grid_is_read_at_the_cells_of_the_tables(self):
-        rng = np.random.default_rng(2)
-        levels, masses = _random(rng, 5, 3, 36, on_grid=True)
-        grid = fourier_sum.grid(8, 4)
-        tail, excess = self.tables(grid, levels / 4, masses)
-        self.assertEnumerated(levels / 4, masses, tail, excess, atol=1e-13)
 
     def test_a_source_far_above_the_capacity_is_above_while_it_is_on(self):
         grid = fourier_sum.grid(32)
@@ -129,7 +115,7 @@ class TestOffTheGrid(GridTestCase):
         for _ in range(4):
             levels, masses = _random(rng, 16, 2, 40)
             tail, excess = self.tables(grid, levels, masses)
-            sums, shares = _enumerated(levels, masses)
+            sums, shares = exact.enumerated(zip(levels, masses))
             for cell in range(64, 127, 5):
                 low, high = (shares[sums > cell + by].sum()
                              for by in (3, -3))
@@ -144,7 +130,7 @@ class TestOffTheGrid(GridTestCase):
         levels = np.array([[0, 83.37], [0, 168.81], [0, 1.3e-4]])
         masses = np.array([[.3, .7], [.6, .4], [.5, .5]])
         tail, excess = self.tables(grid, levels, masses)
-        sums, shares = _enumerated(levels, masses)
+        sums, shares = exact.enumerated(zip(levels, masses))
         for cell in range(2, 257):
             # Twelve cells of the grid are six standard deviations.
             low, high = (shares[sums > cell + by].sum() for by in (1.5, -1.5))
@@ -194,21 +180,8 @@ class TestOffTheGrid(GridTestCase):
             np.testing.assert_allclose(spectrum, expected, rtol=1e-9,
                                        atol=1e-15)
 
-    def test_several_tables_are_those_of_each(self):
-        rng = np.random.default_rng(9)
-        grid = fourier_sum.grid(128, on_grid=False)
-        spectra, means = map(np.array, zip(*(
-            _sum(grid, *_random(rng, count, 4, 20)) for count in (1, 9, 60))))
-        for i, table in enumerate(grid.table(spectra, means)):
-            [alone] = grid.table(spectra[[i]], means[[i]])
-            np.testing.assert_allclose(table, alone, rtol=1e-12, atol=1e-13)
-
 
 class TestCommonStep(unittest.TestCase):
-
-    def step(self, *rates, capacity=1000.0, most=2048):
-        return fourier_sum.common_step(np.array(rates, dtype=float),
-                                       capacity, most)
 
     def test_it_is_the_largest_common_divisor(self):
         for rates, divisor in (((100, 100), 100), ((100, 250), 50),
@@ -216,14 +189,10 @@ class TestCommonStep(unittest.TestCase):
                                ((12 / 7, 30 / 7), 6 / 7),
                                ((1e9 / 3,), 1e9 / 3),
                                ((84, 126, 231), 21)):
-            capacity = max(1000.0, 3 * max(rates))
-            self.assertAlmostEqual(1, self.step(
-                *rates, capacity=capacity, most=10 ** 6) / divisor, 9)
-
-    def test_too_fine_a_one_is_none(self):
-        self.assertEqual(0.0, self.step(100, 100 + math.pi))
-        self.assertEqual(0.0, self.step(.4))
-        self.assertAlmostEqual(.5, self.step(.5))
+            step = fourier_sum.common_step(
+                np.array(rates, dtype=float), max(1000.0, 3 * max(rates)),
+                10 ** 6)
+            self.assertAlmostEqual(1, step / divisor, 9)
 
     def test_rates_that_floats_do_not_represent_have_their_divisor(self):
         rng = np.random.default_rng(7)
@@ -234,15 +203,8 @@ class TestCommonStep(unittest.TestCase):
                     fourier_sum.common_step(numbers * unit, 2000 * unit, 2048),
                     np.gcd.reduce(numbers) * unit, rtol=1e-12)
 
-    def test_the_step_of_each_column_is_that_of_its_rates(self):
-        rates = np.array([[100, 100 + math.pi, 0, .4, 333],
-                          [250, 100, 0, .8, 0]])
-        np.testing.assert_allclose(
-            fourier_sum.common_step(rates, 1000.0, 2048),
-            [self.step(*column) for column in rates.T])
-        np.testing.assert_allclose(
-            fourier_sum.common_step(rates, 1000.0, 2048),
-            [50, 0, math.inf, 0, 333])
-
-    def test_without_any_rate_anything_divides(self):
-        self.assertEqual(math.inf, self.step(0, 0))
+    def test_each_column_has_its_step_none_that_is_too_fine(self):
+        np.testing.assert_allclose(fourier_sum.common_step(np.array([
+            [100, 100 + math.pi, 0, .4, .5, 333],
+            [250, 100, 0, .8, 0, 0]]), 1000.0, 2048),
+            [50, 0, math.inf, 0, .5, 333])

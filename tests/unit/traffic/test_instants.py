@@ -39,23 +39,6 @@ class TimesTestCase(unittest.TestCase):
             gaps = np.diff(offsets, axis=0, append=offsets[:1] + 2400)
             self.assertLessEqual(gaps.max(), most)
 
-    def test_a_daily_window_is_hit_in_its_share_whenever_it_is(self):
-        length, secrets = 29 * 60, 200
-        starts = 600 * np.arange(144)
-        hits = np.empty((secrets, starts.size))
-        for number in range(secrets):
-            of_day = times(b'%d' % number, 19000 + 37 * number).ravel() % 86400
-            hits[number] = ((of_day - starts[:, None]) % 86400 < length).sum(
-                axis=1)
-        share = length / 2400
-        # The deviation of 14 instants that would be independent.
-        deviation = np.sqrt(14 * share * (1 - share))
-        self.assertLess(hits.std(), .6 * deviation)
-        self.assertLess(abs(hits - 14 * share).max(), 4)
-        # No hour of the day is more likely than others: 144 comparisons.
-        self.assertLess(abs(hits.mean(axis=0) - 14 * share).max(),
-                        SIGMAS * deviation / np.sqrt(secrets))
-
     def test_another_secret_gives_other_times(self):
         several = np.array([times(b'%d' % number) % 2400 / 2400
                             for number in range(60)]).reshape(60, -1)
