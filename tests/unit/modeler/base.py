@@ -126,6 +126,12 @@ class ModelerTestCase(base.StoreTestCase):
                 counted.refused, model and model.model.to_dict())
         return content
 
+    def assert_learned_as_at_once(self):
+        """Check that the store has what one pass into an empty one gives."""
+        scratch = self.other_store('scratch')
+        self.run_pass(scratch)
+        self.assertEqual(self.learned(scratch), self.learned())
+
 
 class SharingTestCase(ModelerTestCase):
     """Whether several passes learn what one does.
