@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
-import functools
 import threading
 from unittest import mock
 
@@ -42,10 +41,6 @@ def placed(number, host, **values):
 
 
 class BudgetsTestCase(base.StoreTestCase):
-
-    @functools.cached_property
-    def store(self):
-        return self.make_store()
 
     def test_a_budget_is_read_as_it_was_written(self):
         self.assertIsNone(self.store.budget_state())
@@ -197,10 +192,6 @@ class BudgetsTestCase(base.StoreTestCase):
 
 
 class StaysTestCase(base.StoreTestCase):
-
-    @functools.cached_property
-    def store(self):
-        return self.make_store()
 
     def put(self, now, *placements, gone=()):
         self.store.write(placements=placements, remove_placements=gone,

@@ -22,10 +22,6 @@ OTHER = model.TrafficModel.constant(7.0).law
 
 class PlacementsTestCase(base.StoreTestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.store = self.make_store()
-
     def _placed(self, number, host='h1', flavor='f', project='p', **more):
         return store.InstanceRecord(base.instance_uuid(number), host, flavor,
                                     project, **more)
@@ -197,10 +193,6 @@ class PlacementsTestCase(base.StoreTestCase):
 
 
 class PriorsTestCase(base.StoreTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.store = self.make_store()
 
     KEYS = [('f', 'p'), ('f', None), (None, 'p'), (None, None), ('F', None)]
 
