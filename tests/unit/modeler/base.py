@@ -92,7 +92,6 @@ class ModelerTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.driver = MemoryDriver()
-        self.store = self.make_store()
         self.now = END
 
     def other_store(self, name):
