@@ -634,17 +634,6 @@ class AgeingTestCase(base.ModelerTestCase):
         self.run_pass(half_life_seconds=half_life)
         self.assertEqual(50.0, self.store.model(uuid).model.peak[0])
 
-    def test_a_peak_among_similar_rates_is_forgotten_too(self):
-        # 100 and 125 Mbit/s are of one bin.
-        rates = np.full(400, 1e5)
-        rates[20] = 1.25e5
-        for at, learned in self.follow(rates, range(25, 400, 5)):
-            age = (at - 20) / 50
-            if age <= 1.5 or age > 3.2:
-                self.assertAlmostEqual(
-                    1.25e5 if age <= 1.5 else 1e5, learned.model.peak[0],
-                    delta=0.01 * 1e5)
-
 
 class BoundsTestCase(base.ModelerTestCase):
 

@@ -7,7 +7,6 @@ import io
 import logging
 import os
 import tracemalloc
-import unittest
 from unittest import mock
 import uuid
 import zipfile
@@ -667,19 +666,3 @@ class MemoryTest(_FileTest):
         for number in range(20):
             self._path(f'{number}.csv', content)
         self.assertLess(self._peak(self.folder, 20), 10 * len(content))
-
-
-class RealTraceTest(testtools.TestCase):
-
-    @unittest.skipUnless(os.environ.get('VSWITCH_TRACES'),
-                         'VSWITCH_TRACES names no folder with real traces')
-    def test_482_of_500_vms_of_august_2013_have_traffic(self):
-        path = os.path.join(os.environ['VSWITCH_TRACES'], 'bitbrains_rnd',
-                            '2013-8.npz')
-        driver = file.FileDriver(path)
-        active = [bool(series.rates.any()) for series in driver.series()]
-        self.assertEqual((500, 482), (len(active), sum(active)))
-        instances = driver.instances()
-        self.assertEqual(500, len(instances))
-        self.assertTrue(all(instance.metadata.get('cpu_cores') is not None
-                            for instance in instances))
