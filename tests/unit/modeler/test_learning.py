@@ -15,7 +15,6 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store as model_store
-from vswitch_aware_scheduler.telemetry import base as telemetry_base
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import series
@@ -753,23 +752,6 @@ class DeletedTestCase(base.ModelerTestCase):
 
     DAY = 86400.0
 
-    def setUp(self):
-        super().setUp()
-        self.ended = {}
-        self.recent = None
-        self.enterContext(mock.patch.object(
-            self.driver, 'instances', self._instances))
-        self.enterContext(mock.patch.object(
-            self.driver, 'recent', self._recent))
-
-    def _instances(self):
-        return [telemetry_base.Instance(uuid, self.driver.names[uuid], {
-            'ended_at': self.ended[uuid]} if uuid in self.ended else {})
-            for uuid in self.driver.samples]
-
-    def _recent(self, since):
-        return self.recent and self.recent(since)
-
     def with_samples(self, since):
         return {uuid for uuid, (times, *_) in self.driver.samples.items()
                 if times[-1] >= since}
@@ -793,7 +775,7 @@ class DeletedTestCase(base.ModelerTestCase):
     def test_ended_instances_are_read_up_to_their_end(self):
         live, ended, late = (self.put(n, days) for n, days in (
             (1, 40), (2, 10), (3, 5)))
-        self.ended = {ended: BEGIN + 10 * self.DAY}
+        self.driver.ended[ended] = BEGIN + 10 * self.DAY
         self.assertEqual({live, ended, late}, self.asked(9)[0])
         # Its last samples may be late.
         self.assertEqual({live, ended, late}, self.asked(10.02)[0])
@@ -802,7 +784,7 @@ class DeletedTestCase(base.ModelerTestCase):
         self.assertEqual({live, ended, late}, self.asked(10.2)[0])
         self.assertEqual({live, late}, self.asked(10.3)[0])
         # Ended while no modeler was running.
-        self.ended[late] = BEGIN + 12 * self.DAY
+        self.driver.ended[late] = BEGIN + 12 * self.DAY
         self.assertEqual({live, late}, self.asked(20)[0])
         self.assertEqual({live}, self.asked(20.1)[0])
         forget = {'forget_seconds': 15 * self.DAY}
@@ -816,7 +798,7 @@ class DeletedTestCase(base.ModelerTestCase):
     def test_instances_without_recent_samples_are_not_read(self):
         live, deleted, paused = (self.put(n, days) for n, days in (
             (1, 40), (2, 10), (3, 5)))
-        self.recent = self.with_samples
+        self.driver.recent = self.with_samples
         self.assertEqual({live, deleted, paused}, self.asked(10)[0])
         self.assertEqual({live, deleted}, self.asked(11)[0])
         self.assertEqual({live}, self.asked(11.1)[0])
@@ -836,7 +818,7 @@ class DeletedTestCase(base.ModelerTestCase):
         self.put(2, 1)
         self.asked(365)
         live = self.put(2, 2)
-        self.recent = self.with_samples
+        self.driver.recent = self.with_samples
         _, outcome = self.asked(2, forget_seconds=90 * self.DAY)
         self.assertEqual((1, 288, ()), (outcome.ahead, outcome.samples,
                                         outcome.removed))
@@ -845,7 +827,7 @@ class DeletedTestCase(base.ModelerTestCase):
 
     def test_the_first_pass_reads_all_instances(self):
         uuid = self.put(1, 10)
-        self.recent = lambda since: set()
+        self.driver.recent = lambda since: set()
         self.assertEqual({uuid}, self.asked(40)[0])
 
 
