@@ -84,6 +84,9 @@ class DriverContract:
     #: Whether the source tells of a sample that it has no value for it.
     tells_missing = True
 
+    #: Sampling period of a driver before it has asked its source.
+    period_before = None
+
     #: What a stretch without samples between others counts as, if at all.
     gap_reason = 'missing'
 
@@ -253,7 +256,7 @@ class DriverContract:
     def test_a_driver_opens_nothing_before_it_is_asked(self):
         driver = self.driver_without_source()
         self.assertTrue(driver.source)
-        self.assertIsNone(driver.period_seconds)
+        self.assertEqual(self.period_before, driver.period_seconds)
         iterator = driver.series()
         for ask in (lambda: next(iterator), driver.instances):
             error = self.assertRaises(exceptions.TelemetryError, ask)
