@@ -48,10 +48,11 @@ class InventoryTestCase(base.StoreTestCase):
         return {uuid: placement.attachments for uuid, placement
                 in self.store.placements().items()}
 
-    def update(self, source=None, complete_seconds=1e6):
+    def update(self, source=None, complete_seconds=1e6, **more):
         self.now += 300
         return instance_sync.update(self.store, source or self.source,
-                                    lambda: self.now, complete_seconds)
+                                    lambda: self.now, complete_seconds,
+                                    **more)
 
     def places(self):
         return {uuid: (placement.host, placement.flavor, placement.project)
@@ -397,11 +398,6 @@ class PortsTestCase(InventoryTestCase):
         self.uuids = [self.cloud.put(n) for n in range(4)]
         # Later readings do not list the others again.
         self.cloud.put(9, at=instance_sync.OVERLAP_SECONDS + 1)
-
-    def update(self, **more):
-        self.now += 300
-        return instance_sync.update(self.store, self.source, lambda: self.now,
-                                    1e6, **more)
 
     def stored(self, number=0):
         return self.store.placements()[self.uuids[number]]

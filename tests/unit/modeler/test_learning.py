@@ -461,14 +461,6 @@ class FailureTestCase(LearningTestCase):
                      learned.counts.period_seconds,
                      learned.counts.peaks.max(), learned.source))
 
-    def test_models_without_telemetry_stay_until_they_are_replaced(self):
-        self.run_pass()
-        before = self.learned()
-        self.driver.samples = {}
-        self.driver.period = 60.0
-        self.assertFalse(self.run_pass().written)
-        self.assertEqual(before, self.learned())
-
 
 class InstancesTestCase(base.ModelerTestCase):
 
