@@ -69,13 +69,14 @@ DRIPS = {
 class DrippingServer(fixtures.Fixture):
     """Sends the pieces of an answer to every request, one at a time.
 
-    :param pieces: function that returns an iterator of bytes
+    :param pieces: name of one of the DRIPS, or a function that returns an
+        iterator of bytes
     :param pause_seconds: between two pieces; 0: as fast as they are read
     """
 
     def __init__(self, pieces, pause_seconds=PAUSE_SECONDS):
         super().__init__()
-        self._pieces = pieces
+        self._pieces = DRIPS.get(pieces, pieces)
         self._pause_seconds = pause_seconds
 
     def _setUp(self):

@@ -29,6 +29,13 @@ class GroupContract:
         self.addCleanup(group.leave)
         return group
 
+    def two(self):
+        """Return two groups of one store."""
+        groups = self.group(), self.group()
+        for group in groups:
+            group.share('store')
+        return groups
+
     def _assert_shared(self, *groups, store_id='store'):
         shares = [group.share(store_id) for group in groups]
         for share in shares:

@@ -23,26 +23,19 @@ def access(url, **options):
 class ServiceContract(telemetry_driver.DriverContract):
 
     counts_packets = True
+    period_before = 300.0
     #: No stretch of nothing is told of an instance never seen again.
     tells_missing = False
 
     def uuid(self, number):
         return telemetry_counters.instance_uuid(number)
 
+    def driver_without_source(self):
+        return self.make('http://127.0.0.1:1', self.traffic)
+
     def clock(self, traffic):
         # A day after the end.
         return fake_clock.Clock(float(traffic.times[-1]) + 86400)
-
-    def test_a_driver_opens_nothing_before_it_is_asked(self):
-        driver = self.driver_without_source()
-        self.assertTrue(driver.source)
-        self.assertEqual(300.0, driver.period_seconds)
-        iterator = driver.series()
-        for ask in (lambda: next(iterator), driver.instances):
-            error = self.assertRaises(telemetry_driver.exceptions
-                                      .TelemetryError, ask)
-            self.assertIn(driver.source, str(error))
-            self.assertIn('expected', str(error))
 
     def test_an_answer_that_is_nested_too_deeply_makes_no_sense(self):
         body = b'[' * 100000
@@ -64,9 +57,6 @@ class GnocchiContract(ServiceContract):
         return gnocchi.GnocchiDriver(
             access(url), clock=self.clock(traffic), **options)
 
-    def driver_without_source(self):
-        return self.make('http://127.0.0.1:1', self.traffic)
-
 
 class PrometheusContract(ServiceContract):
 
@@ -76,9 +66,6 @@ class PrometheusContract(ServiceContract):
     def make(self, url, traffic, auth=None, **options):
         return prometheus.PrometheusDriver(
             access(url, auth=auth), clock=self.clock(traffic), **options)
-
-    def driver_without_source(self):
-        return self.make('http://127.0.0.1:1', self.traffic)
 
 
 class CeilometerContract(ServiceContract):
@@ -90,6 +77,3 @@ class CeilometerContract(ServiceContract):
         return ceilometer.CeilometerDriver(
             access(url), period_seconds=300, clock=self.clock(traffic),
             **options)
-
-    def driver_without_source(self):
-        return self.make('http://127.0.0.1:1', self.traffic)

@@ -96,7 +96,11 @@ class OpenStack(StandIn):
     """Services below one URL, each asked for its versions first.
 
     Those are no requests, and have no faults.
+
+    :ivar most: largest number of items on a page of a list
     """
+
+    most = 1000
 
     def _handle(self, handler):
         # Neutron's is asked for at the root.
@@ -108,6 +112,17 @@ class OpenStack(StandIn):
         send(handler, 200, json.dumps(
             {'version': version} if path == '/v2.1'
             else {'versions': [version]}).encode())
+
+    def _page(self, kind, parameters, items):
+        limit = min(int(parameters['limit'][0]), self.most)
+        first = 0
+        if 'marker' in parameters:
+            first = 1 + [item['id'] for item in items].index(
+                parameters['marker'][0])
+        page = {kind: items[first:first + limit]}
+        if len(items) > first + limit:
+            page[f'{kind}_links'] = [{'rel': 'next', 'href': 'anywhere'}]
+        return 200, page
 
 
 _VERSIONS = {

@@ -12,12 +12,14 @@ class RateTest(telemetry_services.GnocchiContract, testtools.TestCase):
     methods = ('mean', 'rate:mean')
     #: The first increment follows nothing that is known.
     before = 1
+    server_options = {}
+    options = {}
 
     def driver(self, traffic):
-        interfaces = telemetry_counters.interfaces(traffic, self.before)
-        server = self.useFixture(
-            telemetry_stand_ins.Gnocchi(interfaces, self.methods))
-        return self.make(server.url, traffic)
+        server = self.useFixture(telemetry_stand_ins.Gnocchi(
+            telemetry_counters.interfaces(traffic, self.before),
+            self.methods, **self.server_options))
+        return self.make(server.url, traffic, **self.options)
 
 
 class LastTest(RateTest):
@@ -35,8 +37,5 @@ class MeanTest(RateTest):
 class PagesTest(RateTest):
     """Pages shorter than those asked for, and small requests."""
 
-    def driver(self, traffic):
-        interfaces = telemetry_counters.interfaces(traffic, self.before)
-        server = self.useFixture(telemetry_stand_ins.Gnocchi(
-            interfaces, self.methods, max_limit=2))
-        return self.make(server.url, traffic, points_per_request=1)
+    server_options = {'max_limit': 2}
+    options = {'points_per_request': 1}

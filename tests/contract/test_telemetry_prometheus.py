@@ -11,9 +11,7 @@ class CeilometerExporterTest(telemetry_services.PrometheusContract,
                              testtools.TestCase):
 
     options = {}
-
-    def series(self, interfaces):
-        return telemetry_stand_ins.ceilometer_series(interfaces)
+    series = staticmethod(telemetry_stand_ins.ceilometer_series)
 
     def driver(self, traffic):
         server = self.useFixture(telemetry_stand_ins.Prometheus(
@@ -36,14 +34,10 @@ class WithoutPacketsTest(CeilometerExporterTest):
 class LibvirtInovexTest(CeilometerExporterTest):
 
     options = {'exporter': 'libvirt-inovex'}
-
-    def series(self, interfaces):
-        return telemetry_stand_ins.libvirt_series(interfaces, 'inovex')
+    series = staticmethod(telemetry_stand_ins.libvirt_series)
 
 
 class LibvirtTinkoffTest(CeilometerExporterTest):
 
     options = {'exporter': 'libvirt-tinkoff'}
-
-    def series(self, interfaces):
-        return telemetry_stand_ins.libvirt_series(interfaces, 'tinkoff')
+    series = staticmethod(telemetry_stand_ins.SHAPES['libvirt-tinkoff'])

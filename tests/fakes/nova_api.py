@@ -32,7 +32,6 @@ class NovaApi(stand_ins.OpenStack):
         self.down = set()
         self.ports, self.networks = [], []
         self.trunks = None
-        self.most = 1000
 
     def put(self, number, host='h1', flavor='f', project='p', at=0.0,
             status='ACTIVE'):
@@ -117,17 +116,6 @@ class NovaApi(stand_ins.OpenStack):
             return {'id': server['id'], 'status': 'UNKNOWN',
                     'tenant_id': server['tenant_id'], 'created': iso(NOW)}
         return server
-
-    def _page(self, kind, parameters, items):
-        limit = min(int(parameters['limit'][0]), self.most)
-        first = 0
-        if 'marker' in parameters:
-            first = 1 + [item['id'] for item in items].index(
-                parameters['marker'][0])
-        page = {kind: items[first:first + limit]}
-        if len(items) > first + limit:
-            page[f'{kind}_links'] = [{'rel': 'next', 'href': 'anywhere'}]
-        return 200, page
 
     def asked(self, path='/v2.1/servers/detail'):
         return [parameters for _, requested, parameters, _ in self.requests

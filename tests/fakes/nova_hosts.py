@@ -47,7 +47,7 @@ class NovaHosts(stand_ins.OpenStack):
                 {'name': name, 'metadata': metadata, 'hosts': hosts}
                 for name, metadata, hosts in self.aggregates]}
         if path == '/v2.1/os-hypervisors/detail':
-            return 200, self._page(parameters, 'hypervisors', [
+            return self._page('hypervisors', parameters, [
                 {'id': uuid, 'hypervisor_hostname': name,
                  'hypervisor_type': self.types.get(host, 'QEMU'),
                  'service': {'host': host, 'id': '1'}}
@@ -55,17 +55,6 @@ class NovaHosts(stand_ins.OpenStack):
         assert path == '/v2.1/flavors/detail', path
         if parameters['is_public'] != ['None']:
             return 200, {'flavors': []}
-        return 200, self._page(parameters, 'flavors', [
+        return self._page('flavors', parameters, [
             {'id': f'id-of-{name}', 'name': name, 'extra_specs': specs}
             for name, specs in sorted(self.flavors.items())])
-
-    def _page(self, parameters, kind, items):
-        limit = int(parameters['limit'][0])
-        first = 0
-        if 'marker' in parameters:
-            first = 1 + [item['id'] for item in items].index(
-                parameters['marker'][0])
-        page = {kind: items[first:first + limit]}
-        if first + limit < len(items):
-            page[f'{kind}_links'] = [{'rel': 'next', 'href': 'there'}]
-        return page

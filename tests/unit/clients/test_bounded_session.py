@@ -51,8 +51,7 @@ class DeadlineTestCase(testtools.TestCase):
                   '100 Continue', 'empty gzip members', 'empty gzip blocks')))
     def test_an_exchange_without_end_ends_at_the_deadline(self, case):
         name, *pause = case
-        server = self.useFixture(hostile_servers.DrippingServer(
-            hostile_servers.DRIPS[name], *pause))
+        server = self.useFixture(hostile_servers.DrippingServer(name, *pause))
         self.assert_given_up(server.url)
 
     def test_an_endless_tls_handshake_ends_at_the_deadline(self):
@@ -63,35 +62,32 @@ class DeadlineTestCase(testtools.TestCase):
     def test_an_older_urllib3_ends_at_the_deadline(self):
         with mock.patch('urllib3.response.HTTPResponse.read1', None):
             for name in ('body', 'chunk size', 'empty gzip members'):
-                server = self.useFixture(hostile_servers.DrippingServer(
-                    hostile_servers.DRIPS[name]))
+                server = self.useFixture(hostile_servers.DrippingServer(name))
                 self.assert_given_up(server.url)
 
     def test_so_do_many_redirects(self):
         numbers = iter(range(10 ** 6))
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
+        def redirect(handler):
+            time.sleep(.02)
+            handler.send_response(302)
+            handler.send_header('Location', f'/{next(numbers)}')
+            handler.send_header('Content-Length', '0')
+            handler.end_headers()
 
-            def do_GET(self):
-                time.sleep(.02)
-                self.send_response(302)
-                self.send_header('Location', f'/{next(numbers)}')
-                self.send_header('Content-Length', '0')
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        url = self._serve(Handler)
+        url = self._serve(redirect)
         session = self.session()
         session.max_redirects = 10 ** 6
         with testtools.ExpectedException(bounded_session.DeadlineExceeded):
             with session.exchange():
                 session.get(url, timeout=PATIENCE_SECONDS)
 
-    def _serve(self, handler):
-        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
+    def _serve(self, do_get):
+        """Return the URL of a server that answers GET by a function."""
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), type(
+            'Handler', (http.server.BaseHTTPRequestHandler,), {
+                'protocol_version': 'HTTP/1.1', 'do_GET': do_get,
+                'log_message': lambda *_: None}))
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, args=(.02,),
                                   daemon=True)
@@ -128,22 +124,16 @@ class DeadlineTestCase(testtools.TestCase):
         connections = set()
         pause = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
+        def answer(handler):
+            connections.add(handler.client_address)
+            time.sleep(sum(pause))
+            handler.send_response(200)
+            handler.send_header('Content-Length', '2')
+            with contextlib.suppress(OSError):
+                handler.end_headers()
+                handler.wfile.write(b'[]')
 
-            def do_GET(self):
-                connections.add(self.client_address)
-                time.sleep(sum(pause))
-                self.send_response(200)
-                self.send_header('Content-Length', '2')
-                with contextlib.suppress(OSError):
-                    self.end_headers()
-                    self.wfile.write(b'[]')
-
-            def log_message(self, *_):
-                pass
-
-        url = self._serve(Handler)
+        url = self._serve(answer)
         session = self.session(timeout_seconds=PATIENCE_SECONDS)
         for _ in range(3):
             self.assertEqual(b'[]', session.get(url).content)
@@ -157,8 +147,7 @@ class DeadlineTestCase(testtools.TestCase):
         self.assertEqual(2, len(connections))
 
     def test_nothing_is_left_behind(self):
-        server = self.useFixture(hostile_servers.DrippingServer(
-            hostile_servers.DRIPS['header']))
+        server = self.useFixture(hostile_servers.DrippingServer('header'))
         before = threading.active_count()
         session = self.session()
         for _ in range(3):
@@ -171,8 +160,7 @@ class DeadlineTestCase(testtools.TestCase):
         self.assertLessEqual(threading.active_count(), before + 4)
 
     def test_a_stated_size_is_refused_before_it_is_read(self):
-        server = self.useFixture(hostile_servers.DrippingServer(
-            hostile_servers.DRIPS['body']))
+        server = self.useFixture(hostile_servers.DrippingServer('body'))
         session = self.session(PATIENCE_SECONDS, max_bytes=1000)
         self.assertRaises(bounded_session.AnswerTooLarge, session.get,
                           server.url)

@@ -35,8 +35,3 @@ class TestTree(unittest.TestCase):
         self.assertEqual(
             {name: next(base.__name__ for base in error.__bases__)
              for name, error in _classes().items()}, drawn)
-
-    def test_a_message_is_kept_as_it_is(self):
-        self.assertEqual('rate: -1; expected >= 0',
-                         str(exceptions.InvalidModel(
-                             'rate: -1; expected >= 0')))

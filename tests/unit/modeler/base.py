@@ -26,6 +26,7 @@ class MemoryDriver(telemetry_base.Driver):
     :ivar asked: list of (start, end, instances) of every reading
     :ivar fail_after: None, or number of series after which it breaks down
     :ivar counters: samples are cumulative bytes instead of kbit/s
+    :ivar ended: {uuid: when the instance ended}
     """
 
     source = 'memory'
@@ -35,6 +36,7 @@ class MemoryDriver(telemetry_base.Driver):
         super().__init__()
         self.samples = {}
         self.names = {}
+        self.ended = {}
         self.asked = []
         self.fail_after = None
         self.counters = counters
@@ -55,8 +57,10 @@ class MemoryDriver(telemetry_base.Driver):
         return uuid
 
     def instances(self):
-        return [telemetry_base.Instance(uuid, self.names[uuid])
-                for uuid in self.samples]
+        return [telemetry_base.Instance(
+            uuid, self.names[uuid],
+            {'ended_at': self.ended[uuid]} if uuid in self.ended else {})
+            for uuid in self.samples]
 
     def _series(self, start, end, instances, progress):
         self.asked.append((start, end, instances))
@@ -92,7 +96,6 @@ class ModelerTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.driver = MemoryDriver()
-        self.store = self.make_store()
         self.now = END
 
     def other_store(self, name):
@@ -125,6 +128,12 @@ class ModelerTestCase(base.StoreTestCase):
                 counted.modelled, counted.counts and counted.counts.to_bytes(),
                 counted.refused, model and model.model.to_dict())
         return content
+
+    def assert_learned_as_at_once(self):
+        """Check that the store has what one pass into an empty one gives."""
+        scratch = self.other_store('scratch')
+        self.run_pass(scratch)
+        self.assertEqual(self.learned(scratch), self.learned())
 
 
 class SharingTestCase(ModelerTestCase):

@@ -40,14 +40,16 @@ class CloudFactsTestCase(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        self.store = self.make_store()
         self.cloud = self.enterContext(nova_hosts.NovaHosts())
         self.now = base.NOW
 
-    def update(self, asks=True):
+    def facts(self, asks=True, options=None):
         return cloud_facts.CloudFacts(
-            self.cloud.access() if asks else None, make_policies,
-            sleep=lambda seconds: None).update(self.store, self.now)
+            self.cloud.access() if asks else None, make_policies, options,
+            sleep=lambda seconds: None)
+
+    def update(self, asks=True):
+        return self.facts(asks).update(self.store, self.now)
 
     def update_without(self, path):
         """Update, five minutes later, while Nova forbids a request."""
@@ -222,63 +224,58 @@ class CloudFactsTestCase(base.StoreTestCase):
         self.cloud.host('a', profile='slow')
         set_up = types.SimpleNamespace(store=self.store, fleet=None)
         self.assertIsNone(self.run_step('fleet', set_up))
-        set_up.fleet = cloud_facts.CloudFacts(
-            self.cloud.access(), make_policies,
-            sleep=lambda seconds: None)
+        set_up.fleet = self.facts()
         self.assertIsNone(self.run_step('fleet', set_up))
         self.assertEqual({'a'}, self.stored().facts.keys())
         self.cloud.faults[:] = [stand_ins.status(500)] * 9
         self.assertIn('stay as they are', self.run_step('fleet', set_up))
 
-    def test_other_options_of_a_scheduler_are_a_problem(self):
-        set_up = types.SimpleNamespace(
-            store=self.store, fleet=cloud_facts.CloudFacts(
-                None, make_policies, {'enforcement': 'enforce'}))
+    def test_other_options_of_a_running_process_are_a_problem(self):
+        set_up = types.SimpleNamespace(store=self.store, fleet=self.facts(
+            False, {'enforcement': 'enforce'}))
         self.run_step('fleet', set_up)
-        self.assertIsNone(self.run_step('schedulers', set_up))
-        self.store.report_worker(store.Worker(
-            'ctl1:7', 'ctl1', self.now, self.now,
-            {'options': {'enforcement': 'observe'}}))
-        self.assertIn("enforcement is 'enforce' here and 'observe' in "
-                      'nova.conf of ctl1',
-                      self.run_step('schedulers', set_up))
+
+        def assert_problem(where):
+            problem = self.run_step('schedulers', set_up)
+            if where is None:
+                self.assertIsNone(problem)
+            else:
+                self.assertIn("enforcement is 'enforce' here and 'observe' "
+                              f'in {where}', problem)
+
+        def worker(name, enforcement, began=self.now, ago=0):
+            host = name.partition(':')[0]
+            self.store.report_worker(store.Worker(
+                name, host, began, self.now - ago,
+                {'options': {'enforcement': enforcement}}))
+
+        assert_problem(None)
+        worker('ctl1:7', 'observe')
+        assert_problem('nova.conf of ctl1')
         # The scheduler was restarted with the same options.
         self.now += 10
-        self.store.report_worker(store.Worker(
-            'ctl1:8', 'ctl1', self.now, self.now,
-            {'options': {'enforcement': 'enforce'}}))
-        self.assertIsNone(self.run_step('schedulers', set_up))
+        worker('ctl1:8', 'enforce', self.now)
+        assert_problem(None)
         # Another host.
-        self.store.report_worker(store.Worker(
-            'ctl2:7', 'ctl2', self.now - 20, self.now - 5,
-            {'options': {'enforcement': 'observe'}}))
-        self.assertIn('in nova.conf of ctl2',
-                      self.run_step('schedulers', set_up))
+        worker('ctl2:7', 'observe', self.now - 20, ago=5)
+        assert_problem('nova.conf of ctl2')
         # One that ended long ago says nothing.
         self.now += 301
-        self.assertIsNone(self.run_step('schedulers', set_up))
-
-    def test_other_options_of_another_running_modeler_are_a_problem(self):
-        set_up = types.SimpleNamespace(
-            store=self.store, fleet=cloud_facts.CloudFacts(
-                None, make_policies, {'enforcement': 'enforce'}))
+        assert_problem(None)
         for host, value in (('ctl1', 'enforce'), ('ctl2', 'observe')):
             self.store.report_modeler(store.Modeler(
                 host, host, self.now, self.now, interval_seconds=300.0,
                 options={'enforcement': value}))
-        self.assertIn("enforcement is 'enforce' here and 'observe' in "
-                      'vswitch.conf of vswitch-modeler on ctl2',
-                      self.run_step('schedulers', set_up))
+        assert_problem('vswitch.conf of vswitch-modeler on ctl2')
         # A silent modeler may run no more.
         self.now += 901
-        self.assertIsNone(self.run_step('schedulers', set_up))
+        assert_problem(None)
 
 
 class DiscoveryTestCase(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        self.store = self.make_store()
         self.neutron = self.enterContext(neutron_api.NeutronApi())
         self.neutron.agents = [agents.open_vswitch('a', ['vxlan']),
                                agents.linux_bridge('b')]
@@ -291,37 +288,38 @@ class DiscoveryTestCase(base.StoreTestCase):
         return {switch.host: (switch.profile, switch.source)
                 for switch in self.store.host_profiles()}
 
+    def run_step(self):
+        return passes.run_step('discovery', self.set_up, time.time)
+
     def test_a_new_host_gets_its_profile(self):
-        self.assertIsNone(passes.run_step('discovery', self.set_up, time.time))
+        self.assertIsNone(self.run_step())
         self.assertEqual({'a': ('ovs-vxlan', 'discovered'),
                           'b': ('ovs-gre', 'discovered')}, self.stored())
         generation = self.store.generation()
         self.neutron.agents.append(agents.open_vswitch('c', ['gre']))
-        passes.run_step('discovery', self.set_up, time.time)
+        self.run_step()
         self.assertEqual(('ovs-gre', 'discovered'), self.stored()['c'])
         self.assertEqual(generation.number + 1, self.store.generation().number)
         # Nothing new is no generation.
-        passes.run_step('discovery', self.set_up, time.time)
+        self.run_step()
         self.assertEqual(generation.number + 1, self.store.generation().number)
 
     def test_profiles_set_by_an_operator_stay(self):
         self.store.write(host_profiles=[store.HostProfile(
             'a', 'ovs-flat', {}, 'operator')])
-        passes.run_step('discovery', self.set_up, time.time)
+        self.run_step()
         self.assertEqual(('ovs-flat', 'operator'), self.stored()['a'])
 
     def test_profiles_stay_if_neutron_does_not_answer(self):
-        passes.run_step('discovery', self.set_up, time.time)
-        self.neutron.faults[:] = [
-            stand_ins.status(500)
-        ] * 9
+        self.run_step()
+        self.neutron.faults[:] = [stand_ins.status(500)] * 9
         self.assertIn('profiles of hosts stay as they are',
-                      passes.run_step('discovery', self.set_up, time.time))
+                      self.run_step())
         self.assertEqual(2, len(self.stored()))
 
     def test_without_the_option_neutron_is_not_queried(self):
         self.set_up.discovery = None
-        self.assertIsNone(passes.run_step('discovery', self.set_up, time.time))
+        self.assertIsNone(self.run_step())
         self.assertEqual({}, self.stored())
 
     def test_the_options_enable_discovery(self):

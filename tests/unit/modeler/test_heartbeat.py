@@ -22,12 +22,16 @@ def modeler(**more):
 
 class HeartbeatTestCase(unittest.TestCase):
 
+    def beat(self, target=None):
+        """Return a heartbeat that reports to a store, or to this test."""
+        beat = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
+        beat.report_to(target or self, None)
+        return beat
+
     def test_no_two_processes_have_the_same_name(self):
         names = set()
         for _ in range(3):
-            beat = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
-            beat.report_to(self, None)
-            beat.end()
+            self.beat().end()
             names.add(self.reported.name)
         self.assertEqual(3, len(names))
 
@@ -38,21 +42,18 @@ class HeartbeatTestCase(unittest.TestCase):
         class Interrupted(BaseException):
             pass
 
-        beat = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
         for error, reports in ((None, 2), (Interrupted, 2),
                                (exceptions.StoreError, 1)):
             target = mock.Mock()
             target.report_modeler.side_effect = [error, None]
-            beat = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
-            beat.report_to(target, None)
+            beat = self.beat(target)
             with contextlib.suppress(Interrupted):
                 beat.beat()
             beat.end()
             self.assertEqual(reports, target.report_modeler.call_count)
 
     def test_long_texts_are_shortened(self):
-        beat = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
-        beat.report_to(self, None)
+        beat = self.beat()
         beat.waits('x' * 3000)
         beat.beat()
         self.assertEqual('x' * 1996 + ' ...', self.reported.waiting_for)

@@ -77,7 +77,6 @@ class ApplyTestCase(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        self.store = self.make_store()
         self.proposals = [
             discovery.ProposedProfile('a', 'ovs-flat', 'why'),
             discovery.ProposedProfile(

@@ -55,8 +55,6 @@ class KillTestCase(base.ModelerTestCase):
         # One of them gets its first model, one stays without.
         self.driver.put(4, BEGIN + PERIOD * np.arange(60, 150), np.ones(90))
         self.driver.put(5, BEGIN + PERIOD * np.arange(90, 150), np.zeros(60))
-        scratch = self.other_store('scratch')
-        self.run_pass(scratch)
         self.run_pass(now=BEGIN + 75 * PERIOD)
         before = self.store.generation(), self.learned()
         for number in range(MOST):
@@ -69,4 +67,4 @@ class KillTestCase(base.ModelerTestCase):
         self.assertLess(number, MOST - 1)
         # The child that was not killed has finished the pass.
         self.assertEqual(before[0].number + 1, self.store.generation().number)
-        self.assertEqual(self.learned(scratch), self.learned())
+        self.assert_learned_as_at_once()

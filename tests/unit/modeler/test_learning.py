@@ -15,7 +15,6 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store as model_store
-from vswitch_aware_scheduler.telemetry import base as telemetry_base
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import series
@@ -27,6 +26,15 @@ whole_rates = made.whole_rates
 PERIOD = base.PERIOD
 BEGIN = base.BEGIN
 END = base.END
+
+
+class LearningTestCase(base.ModelerTestCase):
+
+    @contextlib.contextmanager
+    def overtaken(self, periods, **more):
+        """Let another pass write before the own one does."""
+        self.run_pass(now=BEGIN + periods * PERIOD, **more)
+        yield
 
 
 class ClockTestCase(base.ModelerTestCase):
@@ -41,35 +49,34 @@ class ClockTestCase(base.ModelerTestCase):
         self.enterContext(mock.patch.object(
             self.store, 'server_time', lambda: END - self.store_ahead))
 
-    def _assert_learns(self, learns, *words, **settings):
-        before = self.store.generation().number
-        settings.setdefault('clock_seconds', 60.0)
-        if learns:
-            self.run_pass(now=END, **settings)
-        else:
-            with self.assertRaisesRegex(exceptions.ClockError,
-                                        '.*'.join(words)):
-                self.run_pass(now=END, **settings)
-            self.assertEqual(before, self.store.generation().number)
+    def _assert_learns(self, telemetry=0.0, store=0.0, message=None,
+                       clock_seconds=60.0):
+        """Check a pass of a clock that is ahead of two others by seconds.
+
+        :param message: of the error, or None if the pass learns
+        """
+        self.telemetry_ahead, self.store_ahead = telemetry, store
+        if message is None:
+            self.run_pass(clock_seconds=clock_seconds)
+            self.assertEqual(1, self.store.generation().number)
+            return
+        with self.assertRaisesRegex(exceptions.ClockError, message):
+            self.run_pass(clock_seconds=clock_seconds)
+        self.assertEqual([], self.driver.asked)
+        self.assertEqual(0, self.store.generation().number)
 
     def test_nothing_is_learned_until_the_clocks_agree(self):
-        self.telemetry_ahead = 7 * 86400.0
-        self._assert_learns(False, '604800 s ahead of', 'telemetry memory',
-                            'at most 60 s', 'modeler_clock_seconds')
-        self.telemetry_ahead = -61.0
-        self._assert_learns(False, '61 s behind', 'telemetry')
-        self.telemetry_ahead, self.store_ahead = 0.0, 61.0
-        self._assert_learns(False, '61 s ahead of', 'the database')
-        self.assertEqual([], self.driver.asked)
-        self.telemetry_ahead, self.store_ahead = -59.0, 59.0
-        self._assert_learns(True)
-        self.assertEqual(1, self.store.generation().number)
+        self._assert_learns(
+            7 * 86400.0, message='604800 s ahead of.*telemetry memory.*'
+            'at most 60 s.*modeler_clock_seconds')
+        self._assert_learns(-61.0, message='61 s behind.*telemetry')
+        self._assert_learns(store=61.0, message='61 s ahead.*the database')
+        self._assert_learns(-59.0, 59.0)
 
     def test_the_tolerance_is_a_setting(self):
-        self.telemetry_ahead = self.store_ahead = 3000.0
-        self._assert_learns(False, clock_seconds=2999.0)
-        self._assert_learns(True, clock_seconds=3001.0)
-        self._assert_learns(True, clock_seconds=None)
+        for clock_seconds, message in (
+                (2999.0, 'at most 2999 s'), (3001.0, None), (None, None)):
+            self._assert_learns(3000.0, 3000.0, message, clock_seconds)
 
     def test_without_another_clock_there_is_none_to_compare(self):
         self.assertIsNone(self.make_store().server_time())
@@ -142,17 +149,6 @@ class ProjectsTestCase(base.ModelerTestCase):
                 self.fill(*arguments)
                 self.assertLessEqual(self.overload(), 1.3)
 
-    def test_instances_that_nova_does_not_have_count_in_no_prior(self):
-        self.fill(20)
-        self.store = self.other_store('invented')
-        self.store.write(
-            inventory=model_store.InventoryState('nova', 5.0, 5.0),
-            placements=[model_store.InstanceRecord(
-                store_base.instance_uuid(number), 'h')
-                for number in range(60)])
-        self.run_pass(now=self.START + 10 * self.DAY)
-        self.assertLessEqual(self.overload(), 1.3)
-
 
 class IncrementalTestCase(base.ModelerTestCase):
 
@@ -187,16 +183,9 @@ class IncrementalTestCase(base.ModelerTestCase):
 
     def test_only_changed_instances_are_written(self):
         self._fill(instances=3)
-        self.run_pass(now=BEGIN + 300 * PERIOD)
+        self.run_pass()
         generation = self.store.generation()
-        uuid = store_base.instance_uuid(1)
-        quiet = {}
-        for number in (0, 2):
-            key = store_base.instance_uuid(number)
-            quiet[key] = self.driver.samples[key]
-            self.driver.samples[key] = tuple(
-                column[self.driver.samples[key][0] <= BEGIN + 300 * PERIOD]
-                for column in self.driver.samples[key])
+        uuid = self.driver.put(1, grid(100, 500), np.ones(100))
         outcome = self.run_pass()
         self.assertEqual(1, outcome.fitted)
         changes = self.store.read_changes(generation)
@@ -206,13 +195,11 @@ class IncrementalTestCase(base.ModelerTestCase):
 
     def test_without_new_samples_no_generation_is_created(self):
         self._fill(instances=2)
-        first = self.run_pass()
-        self.assertTrue(first.written)
-        second = self.run_pass()
-        self.assertFalse(second.written)
+        first, second = self.run_pass(), self.run_pass()
+        self.assertEqual((True, False), (first.written, second.written))
         self.assertEqual((0, 0), (second.samples, second.fitted))
-        self.assertEqual(first.generation, second.generation)
-        self.assertEqual(first.generation, self.store.generation())
+        self.assertEqual([first.generation] * 2, [
+            second.generation, self.store.generation()])
 
     def test_an_instance_without_an_answer_keeps_its_model(self):
         self._fill(instances=2)
@@ -256,18 +243,16 @@ class IncrementalTestCase(base.ModelerTestCase):
 class ReadingTestCase(base.ModelerTestCase):
 
     def test_each_is_read_from_its_last_sample_on(self):
-        for number in range(3):
-            self.driver.put(number, grid(50), np.full(50, 1.0))
+        old = {self.driver.put(number, grid(50), np.ones(50))
+               for number in range(3)}
         self.run_pass()
-        self.assertEqual([-math.inf], [ask[0] for ask in self.driver.asked])
-        self.driver.asked.clear()
-        self.driver.put(3, grid(5), np.full(5, 1.0))
+        new = {self.driver.put(3, grid(5), np.ones(5))}
         self.run_pass()
-        from_time = math.nextafter(grid(50)[-1], math.inf)
         self.assertEqual(
-            [(-math.inf, {store_base.instance_uuid(3)}),
-             (from_time, {store_base.instance_uuid(n) for n in range(3)})],
-            [(ask[0], ask[2]) for ask in self.driver.asked])
+            [-math.inf, (-math.inf, new),
+             (math.nextafter(grid(50)[-1], math.inf), old)],
+            [self.driver.asked[0][0],
+             *((ask[0], ask[2]) for ask in self.driver.asked[1:])])
 
     def test_late_instances_need_few_readings_and_count_once(self):
         rng = np.random.default_rng(4)
@@ -328,14 +313,12 @@ class ReadingTestCase(base.ModelerTestCase):
         rng = np.random.default_rng(5)
         for number in range(4):
             self.driver.put(number, grid(300), whole_rates(rng, 300))
-        scratch = self.other_store('scratch')
-        self.run_pass(scratch)
         for at in (100, 40, 150, 3, 149, 300):
             outcome = self.run_pass(now=BEGIN + at * PERIOD)
             if at in (40, 3, 149):
                 self.assertEqual((False, 4), (outcome.written,
                                               outcome.ahead))
-        self.assertEqual(self.learned(scratch), self.learned())
+        self.assert_learned_as_at_once()
 
     def test_a_counter_that_was_reset_is_no_negative_traffic(self):
         self.driver = base.MemoryDriver(counters=True)
@@ -360,15 +343,13 @@ class ReadingTestCase(base.ModelerTestCase):
             self.assertEqual(steps[-1][0], steps[-1][1])
 
 
-class FailureTestCase(base.ModelerTestCase):
+class FailureTestCase(LearningTestCase):
 
     def setUp(self):
         super().setUp()
         rng = np.random.default_rng(6)
         for number in range(5):
             self.driver.put(number, grid(200), whole_rates(rng, 200))
-        self.scratch = self.other_store('scratch')
-        self.run_pass(self.scratch)
         self.run_pass(now=BEGIN + 100 * PERIOD)
         self.before = self.store.generation(), self.learned()
 
@@ -376,7 +357,7 @@ class FailureTestCase(base.ModelerTestCase):
         self.assertEqual(self.before,
                          (self.store.generation(), self.learned()))
         self.run_pass()
-        self.assertEqual(self.learned(self.scratch), self.learned())
+        self.assert_learned_as_at_once()
 
     def test_a_failure_of_telemetry_leaves_the_last_generation(self):
         self.driver.fail_after = 3
@@ -389,17 +370,13 @@ class FailureTestCase(base.ModelerTestCase):
         class End(BaseException):
             pass
 
-        @contextlib.contextmanager
-        def before_the_write():
-            raise End
-            yield
-
         def ending(done, total):
             if done >= at:
                 raise End
 
         with self.assertRaises(End):
-            self.run_pass(writing=before_the_write())
+            self.run_pass(writing=mock.Mock(
+                __enter__=mock.Mock(side_effect=End), __exit__=None))
         for at in (0, 300, 900, 1000):
             with self.assertRaises(End):
                 self.run_pass(progress=ending)
@@ -415,15 +392,10 @@ class FailureTestCase(base.ModelerTestCase):
         self._assert_unharmed()
 
     def test_models_of_a_concurrent_writer_are_not_overwritten(self):
-        @contextlib.contextmanager
-        def faster():
-            self.run_pass(now=BEGIN + 150 * PERIOD)
-            yield
-
         with self.assertRaisesRegex(exceptions.StoreChanged,
                                     'counts of 5 instances.* since '
                                     'generation 1'):
-            self.run_pass(writing=faster())
+            self.run_pass(writing=self.overtaken(150))
         self.before = self.store.generation(), self.learned()
         self._assert_unharmed()
 
@@ -440,15 +412,18 @@ class FailureTestCase(base.ModelerTestCase):
             self.run_pass()
             self.assertEqual(samples, self.store.model(uuid).samples)
 
+    def replace_samples(self, times, kbps=9.0, period=PERIOD):
+        """Let telemetry have nothing but these samples of an instance."""
+        self.driver.period = period
+        self.driver.samples = {}
+        return self.driver.put(2, times, np.full(len(times), kbps))
+
     def test_few_samples_do_not_replace_a_model(self):
-        uuid = store_base.instance_uuid(2)
         self.run_pass()
-        earlier = self.store.model(uuid)
         # Another period: counts of the two cannot be added.
-        self.driver.period = 60.0
-        times = grid(200)[-1] + 60.0 * np.arange(1, 24)
-        self.driver.samples = {uuid: (times, np.full(23, 9.0),
-                                      np.zeros(23))}
+        times = grid(200)[-1] + 60.0 * np.arange(1, 25)
+        uuid = self.replace_samples(times[:23], period=60.0)
+        earlier = self.store.model(uuid)
         outcome = self.run_pass()
         self.assertEqual({'counting restarted: the sampling period has '
                           'changed': 1},
@@ -456,40 +431,23 @@ class FailureTestCase(base.ModelerTestCase):
         self.assertFalse(outcome.written)
         self.assertEqual(earlier.model.to_dict(),
                          self.store.model(uuid).model.to_dict())
-        times = np.append(times, times[-1] + 60.0)
-        self.driver.samples = {uuid: (times, np.full(24, 9.0),
-                                      np.zeros(24))}
+        self.replace_samples(times, period=60.0)
         self.assertEqual(1, self.run_pass().fitted)
         learned = self.store.model(uuid)
         self.assertEqual((24, 60.0), (learned.samples,
                                       learned.counts.period_seconds))
 
-    def test_another_period_reads_all_samples_of_telemetry(self):
-        uuid = store_base.instance_uuid(2)
+    def test_another_period_or_source_reads_all_samples_of_telemetry(self):
         self.run_pass()
         last = grid(200)[-1]
-        # The last two hours, also those that were counted before.
-        times = np.arange(last - 7200.0, last + 900.0, 60.0)
-        self.driver.samples = {uuid: (times, np.full(times.size, 9.0),
-                                      np.zeros(times.size))}
-        self.driver.period = 60.0
-        for fitted in (1, 0):
-            outcome = self.run_pass()
-            self.assertEqual((fitted, {}), (outcome.fitted, outcome.reasons))
-            learned = self.store.model(uuid)
-            self.assertEqual((times.size, times[0], 60.0), (
-                learned.samples, learned.counts.first_time,
-                learned.counts.period_seconds))
-
-    def test_another_source_reads_all_samples_of_telemetry(self):
-        uuid = store_base.instance_uuid(2)
-        # Another exporter, another number of it, another driver.
-        for number, (variant, name) in enumerate((
-                ('ceilometer', 'memory'), ('libvirt-kumina', 'memory'),
-                ('', 'memory'), ('', 'gnocchi')), 1):
-            times = grid(200)[-50:]
-            self.driver.samples = {uuid: (times, np.full(50, 9.0 * number),
-                                          np.zeros(50))}
+        # Another period, another exporter, another number of it, another
+        # driver. The samples of the last two hours were counted before.
+        for number, (period, variant, name) in enumerate((
+                (60.0, '', 'memory'), (PERIOD, 'ceilometer', 'memory'),
+                (PERIOD, 'libvirt-kumina', 'memory'), (PERIOD, '', 'memory'),
+                (PERIOD, '', 'gnocchi')), 1):
+            times = np.arange(last - 7200.0, last + 900.0, period)
+            uuid = self.replace_samples(times, 9.0 * number, period)
             self.driver.variant = variant
             for fitted in (1, 0):
                 outcome = self.run_pass(source=name)
@@ -497,17 +455,11 @@ class FailureTestCase(base.ModelerTestCase):
                                  (outcome.fitted, outcome.reasons))
                 learned = self.store.model(uuid)
                 self.assertEqual(
-                    (50, times[0], 9.0 * number, f'{name} {variant}'.strip()),
+                    (times.size, times[0], period, 9.0 * number,
+                     f'{name} {variant}'.strip()),
                     (learned.samples, learned.counts.first_time,
+                     learned.counts.period_seconds,
                      learned.counts.peaks.max(), learned.source))
-
-    def test_models_without_telemetry_stay_until_they_are_replaced(self):
-        self.run_pass()
-        before = self.learned()
-        self.driver.samples = {}
-        self.driver.period = 60.0
-        self.assertFalse(self.run_pass().written)
-        self.assertEqual(before, self.learned())
 
 
 class InstancesTestCase(base.ModelerTestCase):
@@ -548,17 +500,17 @@ class InstancesTestCase(base.ModelerTestCase):
         self.assertEqual(2, len(self.store.models(name='web')))
 
     def test_instances_gone_for_long_are_removed_and_reported_to_readers(self):
-        deleted = self.driver.put(0, grid(100), np.full(100, 4.0))
-        waiting = self.driver.put(1, grid(5), np.full(5, 4.0))
-        silent = self.driver.put(2, grid(100), np.full(100, 4.0))
-        stays = self.driver.put(3, grid(100), np.full(100, 4.0))
+        deleted, silent, stays = (
+            self.driver.put(number, grid(100), np.full(100, 4.0))
+            for number in range(3))
+        waiting = self.driver.put(3, grid(5), np.full(5, 4.0))
         self.run_pass(forget_seconds=10 * PERIOD)
         first = self.store.generation()
         del self.driver.samples[deleted], self.driver.samples[waiting]
-        self.driver.put(3, grid(110), np.full(110, 4.0))
+        self.driver.put(2, grid(110), np.full(110, 4.0))
         self.run_pass(forget_seconds=10 * PERIOD)
         self.assertIsNotNone(self.store.model(deleted))
-        self.driver.put(3, grid(111), np.full(111, 4.0))
+        self.driver.put(2, grid(111), np.full(111, 4.0))
         outcome = self.run_pass(forget_seconds=10 * PERIOD)
         # Telemetry still knows the silent one.
         self.assertEqual({deleted}, set(outcome.removed) - {waiting})
@@ -583,79 +535,85 @@ class InstancesTestCase(base.ModelerTestCase):
 
 class AgeingTestCase(base.ModelerTestCase):
 
-    def test_a_sample_counts_half_after_a_half_life(self):
-        uuid = self.driver.put(0, grid(300), np.full(300, 4.0))
-        half_life = 50 * PERIOD
-        cuts = (99, 149, 199, 299)
-        for at in cuts:
+    def follow(self, rates, passes, half_life=50):
+        """Learn of one instance in several passes.
+
+        :param passes: the period of each pass; ``half_life`` is in periods
+        :returns: iterable of (period, StoredModel)
+        """
+        uuid = self.driver.put(0, grid(rates.size), rates)
+        for at in passes:
             self.run_pass(now=BEGIN + at * PERIOD,
-                          half_life_seconds=half_life)
+                          half_life_seconds=half_life * PERIOD)
+            yield at, self.store.model(uuid)
+
+    def test_a_sample_counts_half_after_a_half_life(self):
+        *_, (_, learned) = self.follow(np.full(300, 4.0), (99, 149, 199, 299))
         # Pieces of 50 samples, aged by their ends: those of 100 are two
         # half-lives long.
         weight = sum(50 * 0.5 ** ((299 - at) / 50)
                      for at in range(49, 300, 50))
-        self.assertAlmostEqual(weight, self.store.model(uuid).samples, 9)
+        self.assertAlmostEqual(weight, learned.samples, 9)
 
     def test_old_samples_and_their_peak_are_forgotten(self):
-        rates = np.full(2000, 4.0)
-        rates[10] = 900.0
-        uuid = self.driver.put(0, grid(2000), rates)
-        for at in range(100, 2000, 100):
-            self.run_pass(now=BEGIN + at * PERIOD,
-                          half_life_seconds=60 * PERIOD)
-            peak = self.store.model(uuid).model.peak[0]
-            # Full weight at 100, an eighth of it three half-lives later.
-            self.assertAlmostEqual(900.0 if at < 280 else 4.0, peak, 9)
+        for false_at in (0, 10):
+            rates = np.full(2000, 4.0)
+            rates[false_at] = 900.0
+            for at, learned in self.follow(rates, range(100, 2000, 100), 60):
+                # Full weight at 100, an eighth of it three half-lives later.
+                self.assertAlmostEqual(900.0 if at < 280 else 4.0,
+                                       learned.model.peak[0], 9)
+            self.store.write(remove=[*self.store.resume_points()])
 
     def test_a_history_without_weight_is_replaced(self):
         uuid = self.driver.put(0, grid(50), np.full(50, 4.0))
         self.run_pass(half_life_seconds=60 * PERIOD)
-        self.driver.put(0, [*grid(50), *grid(60, 10000)], np.full(110, 4.0))
+        self.driver.put(0, grid(60, 10000), np.full(60, 4.0))
         self.run_pass(half_life_seconds=60 * PERIOD)
         learned = self.store.model(uuid)
         self.assertEqual((60, grid(1, 10000)[0]),
                          (learned.samples, learned.window_start))
 
-    def admitted(self, uuid):
-        """Return how many of five empty hosts of 10 Gbit/s admit one."""
-        table = admission.LoadTable()
+    def assert_admitted(self, period, days, false, expected):
+        """Follow a steady instance of 100 Mbit/s, with false samples.
+
+        :param false: {day: kbit/s}
+        :param expected: pairs of a day and how many of five empty hosts of
+            10 Gbit/s admit the instance then; a pass at least every 5 days
+        """
+        day = 86400.0
+        self.driver.period = period
+        times = BEGIN + period * np.arange(days * day / period)
+        rates = np.full(times.size, 1e5)
+        for at, kbps in false.items():
+            rates[int(at * day / period)] = kbps
+        uuid = self.driver.put(0, times, rates)
         policy = admission.HostPolicy(profile.SwitchProfile(
             name='p', saturation_kbps=1e7))
-        hosts = [table.describe(f'host-{n}', policy, {}) for n in range(5)]
-        return int(table.assess(
-            hosts, self.store.model(uuid).model.law).admitted.sum())
-
-    def test_a_false_sample_matters_until_a_week_is_known(self):
-        # A steady instance of 100 Mbit/s. Samples on day 3 and day 40 are 200
-        # times too large.
-        day = 86400.0
-        self.driver.period = 1800.0
-        times = BEGIN + 1800.0 * np.arange(60 * 48)
-        rates = np.full(times.size, 1e5)
-        rates[3 * 48], rates[40 * 48] = 2e7, 3e7
-        uuid = self.driver.put(0, times, rates)
-        for at, hosts in ((2.0, 5), (4.0, 0), (6.9, 0), (7.1, 5), (39.5, 5),
-                          (40.5, 5), (60.0, 5)):
-            self.now = BEGIN + at * day
-            self.run_pass(half_life_seconds=30 * day)
-            self.assertEqual(hosts, self.admitted(uuid), at)
-        self.assertEqual(1e5, self.store.model(uuid).model.peak[0])
-
-    def test_a_rate_of_two_days_fades_in_four_half_lives(self):
-        # A steady instance of 100 Mbit/s, followed for a year.
-        day, hour = 86400.0, 3600.0
-        self.driver.period = hour
-        times = BEGIN + hour * np.arange(365 * 24)
-        rates = np.full(times.size, 1e5)
-        rates[[39 * 24, 40 * 24]] = 2e7
-        uuid = self.driver.put(0, times, rates)
         self.now = BEGIN
-        for at, hosts in ((39.5, 5), (40.5, 0), (150.0, 0), (170.0, 5),
-                          (365.0, 5)):
+        for at, count in expected:
             while self.now < BEGIN + at * day:
                 self.now = min(self.now + 5 * day, BEGIN + at * day)
                 self.run_pass(half_life_seconds=30 * day)
-            self.assertEqual(hosts, self.admitted(uuid), at)
+            table = admission.LoadTable()
+            hosts = [table.describe(f'host-{n}', policy, {})
+                     for n in range(5)]
+            law = self.store.model(uuid).model.law
+            self.assertEqual(count, table.assess(hosts, law).admitted.sum(),
+                             at)
+        return self.store.model(uuid).model
+
+    def test_a_false_sample_matters_until_a_week_is_known(self):
+        model = self.assert_admitted(
+            1800.0, 60, {3: 2e7, 40: 3e7},
+            ((2.0, 5), (4.0, 0), (6.9, 0), (7.1, 5), (39.5, 5), (40.5, 5),
+             (60.0, 5)))
+        self.assertEqual(1e5, model.peak[0])
+
+    def test_a_rate_of_two_days_fades_in_four_half_lives(self):
+        self.assert_admitted(
+            3600.0, 365, {39: 2e7, 40: 2e7},
+            ((39.5, 5), (40.5, 0), (150.0, 0), (170.0, 5), (365.0, 5)))
 
     def test_a_year_that_is_read_at_once_fades_as_well(self):
         half_life = 30 * 24 * PERIOD
@@ -666,31 +624,6 @@ class AgeingTestCase(base.ModelerTestCase):
         uuid = self.driver.put(0, grid(rates.size), rates)
         self.run_pass(half_life_seconds=half_life)
         self.assertEqual(50.0, self.store.model(uuid).model.peak[0])
-
-    def test_a_peak_among_similar_rates_is_forgotten_too(self):
-        # 100 and 125 Mbit/s are of one bin.
-        half_life = 50 * PERIOD
-        rates = np.full(400, 1e5)
-        rates[20] = 1.25e5
-        uuid = self.driver.put(0, grid(400), rates)
-        for at in range(25, 400, 5):
-            self.run_pass(now=BEGIN + at * PERIOD,
-                          half_life_seconds=half_life)
-            peak = self.store.model(uuid).model.peak[0]
-            age = (at - 20) / 50
-            if age <= 1.5 or age > 3.2:
-                self.assertAlmostEqual(1.25e5 if age <= 1.5 else 1e5, peak,
-                                       delta=0.01 * 1e5)
-
-    def test_a_false_first_sample_is_forgotten_too(self):
-        half_life = 50 * PERIOD
-        rates = np.full(400, 4.0)
-        rates[0] = 900.0
-        uuid = self.driver.put(0, grid(400), rates)
-        for at in range(25, 400, 25):
-            self.run_pass(now=BEGIN + at * PERIOD,
-                          half_life_seconds=half_life)
-        self.assertEqual(4.0, self.store.model(uuid).model.peak[0])
 
 
 class BoundsTestCase(base.ModelerTestCase):
@@ -706,7 +639,7 @@ class BoundsTestCase(base.ModelerTestCase):
         self.assertEqual(900.0, self.store.model(free).model.peak[0])
 
 
-class SharesTestCase(base.SharingTestCase):
+class SharesTestCase(LearningTestCase):
 
     def setUp(self):
         super().setUp()
@@ -720,44 +653,28 @@ class SharesTestCase(base.SharingTestCase):
                                          16) % of == residue
 
     def test_an_instance_belongs_to_one_share(self):
-        self.run_pass(self.scratch)
         for residue in range(3):
             outcome = self.run_pass(share=self.share(residue, 3))
             self.assertEqual((10, 10), (outcome.instances, outcome.fitted))
             self.assertEqual(10 * (residue + 1), len(self.store.models()))
-            [reading] = self.driver.asked[1 + residue:]
+            [reading] = self.driver.asked[residue:]
             self.assertEqual(10, len(reading[2]))
-        self.assert_learned_once()
+        self.assert_learned_as_at_once()
 
     def test_concurrent_shares_add_up(self):
         for at in (90, 91, 140, 199):
-            now = BEGIN + at * PERIOD
-            self.run_pass(self.scratch, now=now)
-
-            @contextlib.contextmanager
-            def other_is_faster(now=now):
-                self.run_pass(now=now, share=self.share(1))
-                yield
-
-            self.run_pass(now=now, share=self.share(0),
-                          writing=other_is_faster())
+            self.run_pass(now=BEGIN + at * PERIOD, share=self.share(0),
+                          writing=self.overtaken(at, share=self.share(1)))
         self.assertEqual(8, self.store.generation().number)
-        self.assert_learned_once()
+        self.assert_learned_as_at_once()
 
     def test_overlapping_shares_count_nothing_twice(self):
-        self.run_pass(self.scratch)
-
-        @contextlib.contextmanager
-        def everyone():
-            self.run_pass(now=BEGIN + 90 * PERIOD)
-            yield
-
         with self.assertRaisesRegex(exceptions.StoreChanged,
                                     'counts of 15 instances'):
-            self.run_pass(share=self.share(0), writing=everyone())
-        self.run_pass(share=self.share(0))
-        self.run_pass(share=self.share(1))
-        self.assert_learned_once()
+            self.run_pass(share=self.share(0), writing=self.overtaken(90))
+        for residue in range(2):
+            self.run_pass(share=self.share(residue))
+        self.assert_learned_as_at_once()
 
     def test_a_pass_that_was_overtaken_ends_immediately(self):
         # At first, and when there are counts to go on from.
@@ -775,8 +692,7 @@ class SharesTestCase(base.SharingTestCase):
                               progress=faster)
             self.assertEqual(1, len(overtaken))
         self.run_pass()
-        self.run_pass(self.scratch)
-        self.assert_learned_once()
+        self.assert_learned_as_at_once()
 
     def test_instances_of_another_share_are_not_removed(self):
         self.run_pass()
@@ -828,22 +744,9 @@ class DeletedTestCase(base.ModelerTestCase):
 
     DAY = 86400.0
 
-    def setUp(self):
-        super().setUp()
-        self.ended = {}
-        self.recent = None
-        self.enterContext(mock.patch.object(
-            self.driver, 'instances', self._instances))
-        self.enterContext(mock.patch.object(
-            self.driver, 'recent', self._recent))
-
-    def _instances(self):
-        return [telemetry_base.Instance(uuid, self.driver.names[uuid], {
-            'ended_at': self.ended[uuid]} if uuid in self.ended else {})
-            for uuid in self.driver.samples]
-
-    def _recent(self, since):
-        return self.recent and self.recent(since)
+    def with_samples(self, since):
+        return {uuid for uuid, (times, *_) in self.driver.samples.items()
+                if times[-1] >= since}
 
     def put(self, number, days, from_day=0.0):
         """Give an instance samples of some days; return its uuid."""
@@ -864,7 +767,7 @@ class DeletedTestCase(base.ModelerTestCase):
     def test_ended_instances_are_read_up_to_their_end(self):
         live, ended, late = (self.put(n, days) for n, days in (
             (1, 40), (2, 10), (3, 5)))
-        self.ended = {ended: BEGIN + 10 * self.DAY}
+        self.driver.ended[ended] = BEGIN + 10 * self.DAY
         self.assertEqual({live, ended, late}, self.asked(9)[0])
         # Its last samples may be late.
         self.assertEqual({live, ended, late}, self.asked(10.02)[0])
@@ -873,7 +776,7 @@ class DeletedTestCase(base.ModelerTestCase):
         self.assertEqual({live, ended, late}, self.asked(10.2)[0])
         self.assertEqual({live, late}, self.asked(10.3)[0])
         # Ended while no modeler was running.
-        self.ended[late] = BEGIN + 12 * self.DAY
+        self.driver.ended[late] = BEGIN + 12 * self.DAY
         self.assertEqual({live, late}, self.asked(20)[0])
         self.assertEqual({live}, self.asked(20.1)[0])
         forget = {'forget_seconds': 15 * self.DAY}
@@ -887,9 +790,7 @@ class DeletedTestCase(base.ModelerTestCase):
     def test_instances_without_recent_samples_are_not_read(self):
         live, deleted, paused = (self.put(n, days) for n, days in (
             (1, 40), (2, 10), (3, 5)))
-        self.recent = lambda since: {
-            uuid for uuid, (times, *_) in self.driver.samples.items()
-            if times[-1] >= since}
+        self.driver.recent = self.with_samples
         self.assertEqual({live, deleted, paused}, self.asked(10)[0])
         self.assertEqual({live, deleted}, self.asked(11)[0])
         self.assertEqual({live}, self.asked(11.1)[0])
@@ -909,9 +810,7 @@ class DeletedTestCase(base.ModelerTestCase):
         self.put(2, 1)
         self.asked(365)
         live = self.put(2, 2)
-        self.recent = lambda since: {
-            uuid for uuid, (times, *_) in self.driver.samples.items()
-            if times[-1] >= since}
+        self.driver.recent = self.with_samples
         _, outcome = self.asked(2, forget_seconds=90 * self.DAY)
         self.assertEqual((1, 288, ()), (outcome.ahead, outcome.samples,
                                         outcome.removed))
@@ -920,7 +819,7 @@ class DeletedTestCase(base.ModelerTestCase):
 
     def test_the_first_pass_reads_all_instances(self):
         uuid = self.put(1, 10)
-        self.recent = lambda since: set()
+        self.driver.recent = lambda since: set()
         self.assertEqual({uuid}, self.asked(40)[0])
 
 
@@ -971,20 +870,16 @@ class WhoseWordTestCase(base.ModelerTestCase):
         finally:
             self.driver = driver
 
-    def test_a_lower_bound_above_the_assumed_demand_is_learned(
-            self):
+    def test_a_lower_bound_counts_if_it_exceeds_the_assumed_demand(self):
+        _, outcome = self._learn_bounds(np.full(50, 100.0),
+                                        default_kbps=600.0)
+        self.assertEqual((0, 50), (outcome.samples,
+                                   outcome.refused_samples.missing))
         uuid, outcome = self._learn_bounds(np.full(50, 2e7),
                                            default_kbps=600.0)
         self.assertEqual(1, outcome.fitted)
         self.assertAlmostEqual(
             2e7, self.store.model(uuid).model.to_dict()['rates'][0][0], -1)
-
-    def test_a_lower_bound_below_the_assumed_demand_is_rejected(self):
-        uuid, outcome = self._learn_bounds(np.full(50, 100.0),
-                                           default_kbps=600.0)
-        self.assertEqual((0, 50), (outcome.samples,
-                                   outcome.refused_samples.missing))
-        self.assertIsNone(self.store.model(uuid))
 
     def _unknown(self, uuid, times, known=None):
         """Make an instance idle at known times, and unknown at others."""

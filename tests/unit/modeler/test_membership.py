@@ -62,8 +62,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
     def test_only_a_killed_modeler_loses_its_share(self):
         # The backend knows no time-out: whoever lives holds a lock.
         process = self.member()
-        first, second = self.group(), self.group()
-        first.share('store'), second.share('store')
+        first, second = self.two()
         process.send_signal(signal.SIGSTOP)
         self.assertEqual(3, first.share('store').members)
         process.kill()
@@ -74,8 +73,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
             for name in names if name.endswith('.raw')]))
 
     def test_a_backend_that_lost_its_data_is_joined_again(self):
-        first, second = self.group(), self.group()
-        first.share('store'), second.share('store')
+        first, second = self.two()
         for folder, _, names in os.walk(f'{self.directory}/group/groups'):
             for name in names:
                 os.unlink(os.path.join(folder, name))
@@ -122,8 +120,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
         group.leave()
 
     def test_a_thread_that_never_started_is_replaced(self):
-        first, second = self.group(), self.group()
-        first.share('store'), second.share('store')
+        first, second = self.two()
         with mock.patch.object(threading.Thread, 'start',
                                side_effect=KeyboardInterrupt), \
                 self.assertRaises(KeyboardInterrupt):

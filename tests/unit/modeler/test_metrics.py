@@ -122,19 +122,13 @@ class MetricsTestCase(unittest.TestCase):
 
     def test_a_scrape_reports_why_the_modeler_waits(self):
         self.metrics.serve('127.0.0.1', self.port)
-
-        def waiting():
-            return {key[1]: value for key, value in scraped(self.port).items()
-                    if key[0] == 'waiting'}
-
         waits = dict.fromkeys(metrics.WAITS, 0.0)
-        self.assertEqual(waits, waiting())
-        self.metrics.waits('store')
-        self.assertEqual({**waits, 'store': 1.0}, waiting())
-        self.metrics.waits('unexpected')
-        self.assertEqual({**waits, 'unexpected': 1.0}, waiting())
-        self.metrics.waits(None)
-        self.assertEqual(waits, waiting())
+        for reason in (None, 'store', 'unexpected', None):
+            self.metrics.waits(reason)
+            self.assertEqual(
+                {**waits, **({reason: 1.0} if reason else {})},
+                {key[1]: value for key, value in scraped(self.port).items()
+                 if key[0] == 'waiting'})
 
     def test_another_port_replaces_the_first(self):
         port = free_port()
@@ -174,35 +168,28 @@ class MetricsTestCase(unittest.TestCase):
         self.assertEqual(b'', idle[0].recv(1))
 
     def test_an_endless_request_is_closed(self):
-        for patience in ({'CONNECTION_SECONDS': .2},
-                         {'_Handler.timeout': .2}):
-            with contextlib.ExitStack() as stack:
-                for name, value in patience.items():
-                    stack.enter_context(mock.patch(
-                        'vswitch_aware_scheduler.common.metrics_server.'
-                        f'{name}', value))
-                one_port = free_port()
-                self.metrics.serve('127.0.0.1', one_port)
-                connection = socket.create_connection(
-                    ('127.0.0.1', one_port), 60)
-                self.addCleanup(connection.close)
-                drips = 'CONNECTION_SECONDS' in patience
+        for name, drips in (('CONNECTION_SECONDS', True),
+                            ('_Handler.timeout', False)):
+            port = free_port()
+            with mock.patch('vswitch_aware_scheduler.common.metrics_server.'
+                            f'{name}', .2):
+                self.metrics.serve('127.0.0.1', port)
+                connection = self.enterContext(
+                    socket.create_connection(('127.0.0.1', port), 60))
+                connection.settimeout(.05)
                 limit = time.monotonic() + 120
                 closed = False
                 while not closed and time.monotonic() < limit:
-                    if drips:
-                        with contextlib.suppress(OSError):
-                            connection.sendall(b'G')
-                    connection.settimeout(.05)
-                    try:
-                        closed = connection.recv(1) == b''
-                    except TimeoutError:
-                        continue
-                    except OSError:
-                        closed = True
+                    with contextlib.suppress(TimeoutError):
+                        try:
+                            if drips:
+                                connection.sendall(b'G')
+                            closed = connection.recv(1) == b''
+                        except ConnectionError:
+                            closed = True
                 self.assertTrue(closed)
                 self.metrics.failed('store')
-                self.assertTrue(scraped(one_port)['failures_total', 'store'])
+                self.assertTrue(scraped(port)['failures_total', 'store'])
 
     def test_green_threads_run_beside_the_server(self):
         # One process is the server, its client and a thread that closes it.

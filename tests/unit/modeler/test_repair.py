@@ -12,7 +12,6 @@ class RepairTestCase(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        self.store = self.make_store()
         self.store.write([base.fitted(n, n, name=f'n{n}') for n in range(3)])
         self.uuids = list(map(base.instance_uuid, range(3)))
 

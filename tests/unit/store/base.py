@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store in a temporary directory, and models to put into it."""
 
+import functools
 import os
 import tempfile
 import unittest
@@ -59,6 +60,10 @@ class StoreTestCase(unittest.TestCase):
 
     def make_url(self):
         return f'sqlite:///{self.path}'
+
+    @functools.cached_property
+    def store(self):
+        return self.make_store()
 
     def make_store(self, timeout_seconds=5.0):
         fake_store.make_empty(self.url)

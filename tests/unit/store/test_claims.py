@@ -24,6 +24,7 @@ class ClaimsTestCase(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
+        # Threads of some tests open it by its URL.
         self.store = self.make_store()
 
     def write(self, *claims, withdrawn=(), since=None):
@@ -48,26 +49,27 @@ class ClaimsTestCase(base.StoreTestCase):
                      seconds=seconds)
 
     def test_a_claim_comes_back_as_it_was(self):
-        written = claim(source='h2', guaranteed=(1000.0, 2.5, .1),
-                        age_seconds=100.0, waited_seconds=.25, conflicts=3,
-                        missed=True, rule='prior of flavor ü')
-        self.write(written)
-        stored, = self.store.read_claims().claims
-        self.assertAlmostEqual(100.0, stored.age_seconds, delta=30.0)
-        self.assertEqual(written, dataclasses.replace(
-            stored, age_seconds=100.0, number=None, claimed_at=None))
-        self.assertEqual(1, stored.number)
-
-    def test_attachments_come_back_as_they_were(self):
         attached = [None, attachments.Attachments(), attachments.Attachments(
             ('red', None, 'red')), attachments.Attachments(
                 ('blue',), ('flat',), 2)]
-        self.write(*(claim(number, attachments=networks)
-                     for number, networks in enumerate(attached)))
+        written = [claim(
+            number, source='h2', guaranteed=(1000.0, 2.5, .1),
+            age_seconds=100.0, waited_seconds=.25, conflicts=3, missed=True,
+            rule='prior of flavor ü', attachments=each)
+            for number, each in enumerate(attached)]
+        self.write(*written)
+        stored = self.store.read_claims().claims
+        self.assertEqual({1}, {each.number for each in stored})
+        for each in stored:
+            self.assertAlmostEqual(100.0, each.age_seconds, delta=30.0)
+        self.assertCountEqual(written, [dataclasses.replace(
+            each, age_seconds=100.0, number=None, claimed_at=None)
+            for each in stored])
+        # A withdrawal keeps them.
         self.write(withdrawn=[claim(1)])
         self.assertEqual(dict(enumerate(attached)), {
-            int(networks.instance_uuid[-12:], 16): networks.attachments
-            for networks in self.store.read_claims().claims})
+            int(each.instance_uuid[-12:], 16): each.attachments
+            for each in self.store.read_claims().claims})
 
     def test_damaged_networks_are_unknown(self):
         self.write(claim())
@@ -292,20 +294,19 @@ class ClaimsTestCase(base.StoreTestCase):
                 numbers = [storage.number for storage in received]
                 self.assertEqual(sorted(set(numbers)), numbers)
 
-    def test_a_schema_of_another_version_is_named(self):
+    def test_a_schema_of_another_version_or_none_is_named(self):
+        actions = (self.store.read_claims, self.purge,
+                   lambda: self.write(claim()))
         self.execute("UPDATE alembic_version SET version_num = '0003'")
-        for action in (self.store.read_claims, self.purge,
-                       lambda: self.write(claim())):
+        for action in actions:
             with self.assertRaisesRegex(exceptions.StoreVersionError,
                                         'db sync'):
                 action()
         self.execute("UPDATE alembic_version SET version_num = :it",
                      it=tables.SCHEMA_VERSION)
         self.assertEqual({}, self.read())
-
-    def test_a_store_without_a_schema_is_named(self):
         self.remove_store()
-        for action in (self.store.read_claims, lambda: self.write(claim())):
+        for action in actions:
             with self.assertRaises(exceptions.StoreMissing):
                 action()
 

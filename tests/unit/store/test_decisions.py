@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
-import functools
 import logging
 import time
 
@@ -13,10 +11,6 @@ decision = fake_store.decision
 
 
 class DecisionsTestCase(base.StoreTestCase):
-
-    @functools.cached_property
-    def store(self):
-        return self.make_store()
 
     def kept(self, **which):
         return [int(kept_decision.decision_id, 16)
@@ -78,9 +72,3 @@ class DecisionsTestCase(base.StoreTestCase):
         stored, = self.store.decisions()
         self.assertEqual(('ab', 'x' * 255, '?'),
                          (stored.host, stored.flavor, stored.project))
-
-    def test_each_has_its_own_values(self):
-        self.store.write_decisions([decision(1)])
-        stored, = self.store.decisions()
-        self.assertEqual(dataclasses.asdict(decision(1)),
-                         dataclasses.asdict(stored))

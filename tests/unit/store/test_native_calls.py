@@ -49,45 +49,24 @@ class GreenThreadsTestCase(unittest.TestCase):
         # Psycopg2 is not installed with the unit tests: a class that waits in
         # the same way, by sockets that eventlet did not change.
         self.assertEqual("b'a' b'b' b'c' b'd' b''\n", green_threads.run('''
-            import threading, time, types
+            import threading, time
             from eventlet import patcher
+            from tests.fakes import psycopg2
             from vswitch_aware_scheduler.store import postgresql
 
             mine, server = patcher.original('socket').socketpair()
             mine.settimeout(60)
 
-            def asks(self, *arguments):
-                return getattr(self, 'connection', self).line.recv(1)
-
-            class Connection:
-                closed = 0
-
+            class Connection(psycopg2.Connection):
                 def __init__(self, line):
-                    self.line = line
+                    super().__init__(line)
                     self.first = line.recv(1)
 
-                def fileno(self):
-                    return self.line.fileno()
-
-                def cursor(self, name):
-                    return self.cursor_factory(self, name)
-
-                commit = reset = rollback = asks
-                set_client_encoding = set_isolation_level = asks
-
-            class Cursor:
-                def __init__(self, connection, name):
-                    self.connection, self.name = connection, name
-
-                callproc = copy_expert = copy_from = copy_to = asks
-                execute = executemany = asks
-                __next__ = close = fetchall = fetchmany = asks
-                fetchone = scroll = asks
+            psycopg2.extensions.connection = Connection
 
             def connection(seconds):
                 return postgresql.connection_factory(
-                    types.SimpleNamespace(connection=Connection,
-                                          cursor=Cursor), seconds)(mine)
+                    psycopg2.extensions, seconds)(mine)
 
             found = []
 

@@ -93,17 +93,18 @@ class StoredModelTestCase(unittest.TestCase):
         self.assertEqual(500, record.samples)
 
     def test_values_that_make_no_sense_are_refused(self):
-        for wrong, message in (({'window_start': 2.0}, 'window'),
-                               ({'window_end': math.nan}, 'window'),
-                               ({'samples': -1.0}, 'samples'),
-                               ({'samples': math.inf}, 'samples'),
-                               ({'source': ''}, 'source'),
-                               ({'name': 'n' * 256}, 'name')):
+        for wrong, message in (
+                ({'window_start': 2.0}, 'window'),
+                ({'window_end': math.nan}, 'window'),
+                ({'samples': -1.0}, 'samples'),
+                ({'samples': math.inf}, 'samples'),
+                ({'source': ''}, 'source'), ({'name': 'n' * 256}, 'name'),
+                *(({'instance_uuid': uuid}, 'uuid')
+                  for uuid in ('', 'x' * 37, None, 5))):
             with self.assertRaisesRegex(exceptions.InvalidModel, message):
-                base.constant(1, **wrong)
-        for wrong in ('', 'x' * 37, None, 5):
-            with self.assertRaisesRegex(exceptions.InvalidModel, 'uuid'):
-                store.StoredModel(wrong, model.TrafficModel.constant(1))
+                store.StoredModel(**{
+                    'instance_uuid': 'u',
+                    'model': model.TrafficModel.constant(1), **wrong})
 
 
 class HostProfileTestCase(unittest.TestCase):

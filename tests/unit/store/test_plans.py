@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import functools
 import logging
 
 from tests.unit.store import base
@@ -19,19 +18,12 @@ def moves(plan_id, count, **more):
 
 class RebalanceRecordsTestCase(base.StoreTestCase):
 
-    @functools.cached_property
-    def store(self):
-        return self.make_store()
-
-    def change(self, function, *arguments):
-        return function(self.store, *arguments)
-
     def write(self, plan_id='p1', count=2, made_at=base.NOW, **more):
-        self.change(records.write_plan, store.PlanRecord(
+        records.write_plan(self.store, store.PlanRecord(
             plan_id, made_at, 'test'), moves(plan_id, count, **more))
 
     def take(self, token='t1', holder='me'):
-        return self.change(records.take_lock, holder, token, LEASE)
+        return records.take_lock(self.store, holder, token, LEASE)
 
     def states(self, **which):
         return [move.state for move in self.store.moves(**which)]
@@ -50,11 +42,11 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
         self.write()
         move = self.store.moves()[0]
         with self.assertRaisesRegex(exceptions.StoreChanged, 'lock'):
-            self.change(records.begin_move, move, 't1', LEASE, base.NOW)
+            records.begin_move(self.store, move, 't1', LEASE, base.NOW)
         self.assertIsNone(self.take())
-        self.change(records.begin_move, move, 't1', LEASE, base.NOW)
+        records.begin_move(self.store, move, 't1', LEASE, base.NOW)
         with self.assertRaisesRegex(exceptions.StoreChanged, 'has begun'):
-            self.change(records.begin_move, move, 't1', LEASE, base.NOW)
+            records.begin_move(self.store, move, 't1', LEASE, base.NOW)
         self.assertEqual(['begun', 'planned'], self.states())
         self.assertEqual(1, len(self.store.moves(state=records.BEGUN)))
 
@@ -63,11 +55,11 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
         self.take()
         move_1, move_2, _ = self.store.moves()
         for move in (move_1, move_2):
-            self.change(records.begin_move, move, 't1', LEASE, base.NOW)
-        self.change(records.end_move, move_1, records.DONE, base.NOW + 9,
-                    {'seconds': 9})
-        self.change(records.end_plan, 'p1', records.INCOMPLETE, 'a surprise',
-                    base.NOW + 10)
+            records.begin_move(self.store, move, 't1', LEASE, base.NOW)
+        records.end_move(self.store, move_1, records.DONE, base.NOW + 9,
+                         {'seconds': 9})
+        records.end_plan(self.store, 'p1', records.INCOMPLETE, 'a surprise',
+                         base.NOW + 10)
         self.assertEqual(['done', 'begun', 'dropped'], self.states())
         self.assertEqual(['done'], self.states(since=base.NOW + 9)[:1])
         self.assertEqual(1, len(self.store.moves(since=base.NOW + 10)))
@@ -80,8 +72,7 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
         for plan_id, ended_at in (('old', base.NOW - records.KEPT_SECONDS - 1),
                                   ('kept', base.NOW - records.KEPT_SECONDS)):
             self.write(plan_id, made_at=base.NOW - 2e8)
-            self.change(records.end_plan, plan_id, records.DONE, '',
-                        ended_at)
+            records.end_plan(self.store, plan_id, records.DONE, '', ended_at)
         self.write('new')
         self.assertEqual(['new', 'kept'],
                          [plan.plan_id for plan in self.store.plans()])
@@ -91,8 +82,8 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
         self.write(count=1)
         self.take()
         move, = self.store.moves()
-        self.change(records.begin_move, move, 't1', LEASE, base.NOW)
-        self.change(records.end_move, move, records.PLANNED, base.NOW, {})
+        records.begin_move(self.store, move, 't1', LEASE, base.NOW)
+        records.end_move(self.store, move, records.PLANNED, base.NOW, {})
         self.assertEqual([move], self.store.moves())
 
     def test_a_damaged_body_hides_no_move(self):
@@ -104,11 +95,11 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
     def test_only_one_has_the_lock(self):
         self.assertIsNone(self.take())
         self.assertEqual('me', self.take('t2', 'another'))
-        self.assertTrue(self.change(records.keep_lock, 't1', LEASE))
-        self.assertFalse(self.change(records.keep_lock, 't2', LEASE))
-        self.change(records.release_lock, 't2')
+        self.assertTrue(records.keep_lock(self.store, 't1', LEASE))
+        self.assertFalse(records.keep_lock(self.store, 't2', LEASE))
+        records.release_lock(self.store, 't2')
         self.assertEqual('me', self.take('t2'))
-        self.change(records.release_lock, 't1')
+        records.release_lock(self.store, 't1')
         self.assertIsNone(self.take('t2'))
 
     def test_the_lock_of_a_killed_holder_ends_with_its_lease(self):
@@ -116,7 +107,7 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
         self.execute('UPDATE rebalance_lock SET expires_at = '
                      f'expires_at - {LEASE + 1}')
         self.assertIsNone(self.take('t2'))
-        self.assertFalse(self.change(records.keep_lock, 't1', LEASE))
+        self.assertFalse(records.keep_lock(self.store, 't1', LEASE))
 
     def test_a_clock_that_was_put_back_locks_nobody_out(self):
         self.take()
@@ -125,5 +116,5 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
         self.assertIsNone(self.take('t2'))
         self.write(count=1)
         with self.assertRaises(exceptions.StoreChanged):
-            self.change(records.begin_move, self.store.moves()[0], 't1',
-                        LEASE, base.NOW)
+            records.begin_move(self.store, self.store.moves()[0], 't1',
+                               LEASE, base.NOW)

@@ -8,42 +8,8 @@ import types
 import unittest
 from unittest import mock
 
+from tests.fakes import psycopg2
 from vswitch_aware_scheduler.store import postgresql
-
-
-def _asks(self, *arguments):
-    """As psycopg2's: wait for a byte of the server."""
-    return getattr(self, 'connection', self).line.recv(1)
-
-
-class _Connection:
-
-    def __init__(self, line):
-        self.line = line
-        self.closed = 0
-
-    def fileno(self):
-        return self.line.fileno()
-
-    def cursor(self, name=None):
-        return self.cursor_factory(self, name)
-
-    commit = reset = rollback = _asks
-    set_client_encoding = set_isolation_level = _asks
-
-
-class _Cursor:
-
-    def __init__(self, connection, name):
-        self.connection = connection
-        self.name = name
-
-    callproc = copy_expert = copy_from = copy_to = _asks
-    execute = executemany = _asks
-    __next__ = close = fetchall = fetchmany = fetchone = scroll = _asks
-
-
-EXTENSIONS = types.SimpleNamespace(connection=_Connection, cursor=_Cursor)
 
 
 class LimitTestCase(unittest.TestCase):
@@ -58,7 +24,7 @@ class LimitTestCase(unittest.TestCase):
 
     def _calls(self, seconds):
         connection = postgresql.connection_factory(
-            EXTENSIONS, seconds)(self.line)
+            psycopg2.extensions, seconds)(self.line)
         cursor = connection.cursor('of the server')
         return connection, [
             lambda: cursor.execute('SELECT'), cursor.executemany,
@@ -73,7 +39,8 @@ class LimitTestCase(unittest.TestCase):
 
     def test_rows_that_are_here_are_read_without_a_limit(self):
         # A thread for each row would cost more than the row.
-        connection = postgresql.connection_factory(EXTENSIONS, .01)(self.line)
+        connection = postgresql.connection_factory(
+            psycopg2.extensions, .01)(self.line)
         with mock.patch.object(threading, 'Timer') as timer:
             self.server.sendall(b'ab')
             cursor = connection.cursor()
@@ -90,10 +57,10 @@ class LimitTestCase(unittest.TestCase):
                 self.assertLess(time.monotonic() - began, 20)
 
     def test_a_line_that_is_gone_already_is_no_problem(self):
-        slow = type('_Slow', (_Cursor,), {
+        slow = type('_Slow', (psycopg2.Cursor,), {
             'execute': lambda cursor, statement: time.sleep(.2)})
         connection = postgresql.connection_factory(
-            types.SimpleNamespace(connection=_Connection, cursor=slow),
+            types.SimpleNamespace(connection=psycopg2.Connection, cursor=slow),
             .05)(self.line)
         cursor = connection.cursor()
         self.server.close()

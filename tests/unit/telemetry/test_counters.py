@@ -31,6 +31,11 @@ def series_of(parts, start=-np.inf, end=np.inf, **options):
     return counters.instance_series(UUID, 10, start, end, parts, **options)
 
 
+def rising(counts, **more):
+    """Return a part whose counter rises by 10 in each period."""
+    return from_counters([readings(np.arange(counts) * 10., **more)])
+
+
 class CountersTestCase(unittest.TestCase):
 
     def assert_series(self, part, times, **refused):
@@ -205,12 +210,17 @@ class UpdatesTest(unittest.TestCase):
                        phase_seconds=.6 * update, outages=(
                            (20000, 20300), (35000, 35310), (50000, 50420)))
 
-    def assert_interval_is_found(self, update, **source):
+    def lone_counter(self, update, **source):
+        """Return times and values of a steady counter of three hours."""
         _, times, values = simulator.Source(
-            update_seconds=update, jitter_seconds=2, **source).readings(
+            update_seconds=update, **source).readings(
                 self.STEADY, 10800.0, np.random.default_rng(1))[0]
-        self.assertAlmostEqual(1.0, update_interval.update_seconds(
-            [(times, values)]) / update, delta=0.02)
+        return times, values
+
+    def assert_interval_is_found(self, update, **source):
+        self.assertAlmostEqual(1.0, update_interval.update_seconds([
+            self.lone_counter(update, jitter_seconds=2, **source)]) / update,
+            delta=0.02)
 
     def steady_peak(self, **source):
         measured, _ = self.rates(self.STEADY, source['update_seconds'],
@@ -233,9 +243,7 @@ class UpdatesTest(unittest.TestCase):
                     (54492, 54492 + 1.2 * update))), delta=0.1)
 
     def test_a_few_readings_do_not_show_that_counters_are_continuous(self):
-        _, times, values = simulator.Source(
-            update_seconds=100, scrape_seconds=120).readings(
-                self.STEADY, 10800.0, np.random.default_rng(1))[0]
+        times, values = self.lone_counter(100, scrape_seconds=120)
         for count, enough in ((10, False), (60, True)):
             series = [(times[:count], values[:count])]
             # Where one reading of each period is all, it is enough.
@@ -245,12 +253,11 @@ class UpdatesTest(unittest.TestCase):
             self.assertEqual(enough, update_interval.update_seconds(
                 series, period_seconds=300.0) is not None)
 
-    def test_a_reset_says_nothing_of_the_interval(self):
+    def test_the_interval_is_found_beside_resets_and_jitter(self):
         for update in (45, 77):
             self.assert_interval_is_found(update, scrape_seconds=120,
                                           resets=(5000, 9000))
-
-    def test_updates_at_each_third_reading_may_be_early_or_late(self):
+        # Updates at each third reading may be early or late.
         self.assert_interval_is_found(45, scrape_seconds=15)
 
     def test_updates_that_are_much_too_early_or_late(self):
@@ -334,50 +341,42 @@ class IncrementsTest(CountersTestCase):
 class SumTest(unittest.TestCase):
 
     def test_interfaces_are_summed(self):
-        parts = [from_counters([readings([0, 1250, 2500])]),
-                 from_counters([readings([0, 2500, 2500])])]
+        parts = [from_counters([readings(counts)])
+                 for counts in ([0, 1250, 2500], [0, 2500, 2500])]
         np.testing.assert_allclose(series_of(parts).rates[:, 0], [3.0, 1.0])
 
     def test_without_an_expected_interface_the_sum_is_not_known(self):
         # The second one is silent from the third period on, and counts as
         # detached when it has been for two.
-        parts = [from_counters([readings(np.arange(8) * 10.)]),
-                 from_counters([readings(np.arange(3) * 10.)])]
-        series = series_of(parts)
+        series = series_of([rising(8), rising(3)])
         self.assertEqual([0, 10, 40, 50, 60], series.times.tolist())
         self.assertEqual(rate_series.Refused(missing=2), series.refused)
         np.testing.assert_allclose(series.rates[:, 0],
                                    [.016, .016, .008, .008, .008])
 
     def test_a_gap_of_one_interface_is_a_gap_of_the_sum(self):
-        parts = [from_counters([readings(np.arange(6) * 10.)]),
-                 from_counters([readings(
-                     [0, 10, NAN, 30, 40, 50])])]
-        series = series_of(parts)
+        series = series_of([rising(6), from_counters(
+            [readings([0, 10, NAN, 30, 40, 50])])])
         self.assertEqual([0, 30, 40], series.times.tolist())
         self.assertEqual(rate_series.Refused(gap=2), series.refused)
 
     def test_an_interface_that_comes_later_does_not_spoil_what_was(self):
-        parts = [from_counters([readings(np.arange(6) * 10.)]),
-                 from_counters([readings([0, 10], first=4)])]
-        self.assertEqual(5, len(series_of(parts)))
+        self.assertEqual(5, len(series_of([rising(6), rising(2, first=4)])))
 
     def test_after_the_end_of_all_nothing_is_refused(self):
-        parts = [from_counters([readings(np.arange(3) * 10.)])] * 2
-        self.assertEqual(0, series_of(parts).refused.total)
+        self.assertEqual(0, series_of([rising(3)] * 2).refused.total)
 
     def test_without_an_answer_for_an_interface_the_sum_is_a_lower_bound(
             self):
-        parts = [from_counters([readings(np.arange(6) * 10.)])]
-        series = series_of(parts, complete=False)
+        series = series_of([rising(6)], complete=False)
         self.assertEqual((5, True), (len(series), series.partial.all()))
         self.assertEqual((0, 5), (len(series.at_least()),
                                   series.at_least().refused.missing))
         self.assertEqual(0, len(series_of([], complete=False)))
 
     def test_what_is_too_old_is_refused_as_such(self):
-        series = series_of([from_counters([readings(
-            [0, 10, 5, 15, 25, 35])])], oldest=25.0)
+        series = series_of([from_counters(
+            [readings([0, 10, 5, 15, 25, 35])])], oldest=25.0)
         self.assertEqual([30, 40], series.times.tolist())
         self.assertEqual(rate_series.Refused(too_old=3), series.refused)
 
@@ -412,8 +411,7 @@ class BrokenInterfaceTest(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.busy = counters.from_rates(
-            np.arange(40), np.full((40, 3), self.BUSY))
+        self.busy = self.of_rate(self.BUSY)
 
     def assert_busy(self, broken, count=40):
         series = series_of([self.busy, broken])
@@ -422,19 +420,17 @@ class BrokenInterfaceTest(unittest.TestCase):
         self.assertLessEqual(series.rates[:, 0].max(), 1.1 * self.BUSY)
         return series
 
+    def of_rate(self, rate):
+        return counters.from_rates(np.arange(40), np.full((40, 3), rate))
+
     def test_an_interface_that_counts_down_hides_nothing(self):
         series = self.assert_busy(from_counters(
             [readings(1e9 - np.arange(41) * 10.)]))
         self.assertTrue(series.partial[:39].all())
 
-    def test_one_of_negative_rates_lowers_nothing(self):
-        self.assert_busy(counters.from_rates(
-            np.arange(40), np.full((40, 3), -.9999 * self.BUSY)))
-
     def test_an_interface_of_absurd_rates_hides_and_raises_nothing(self):
-        for rate in (1e308, np.inf, 9e9):
-            self.assert_busy(counters.from_rates(
-                np.arange(40), np.full((40, 3), rate)))
+        for rate in (1e308, np.inf, 9e9, -.9999 * self.BUSY):
+            self.assert_busy(self.of_rate(rate))
 
     def test_an_interface_that_comes_and_goes_hides_nothing(self):
         for every in (2, 3, 4, 7):
@@ -451,7 +447,7 @@ class BrokenInterfaceTest(unittest.TestCase):
 
     def test_a_busy_one_that_is_silent_is_never_taken_as_nothing(self):
         silent = np.array([4, 5, 11, 20, 30])
-        low = counters.from_rates(np.arange(40), np.ones((40, 3)))
+        low = self.of_rate(1.0)
         broken = counters.from_rates(np.setdiff1d(np.arange(40), silent),
                                      np.full((35, 3), self.BUSY))
         series = series_of([low, broken])

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import csv
+import functools
 import gzip
 import io
 import logging
 import os
 import tracemalloc
-import unittest
 from unittest import mock
 import uuid
 import zipfile
@@ -33,6 +33,16 @@ _PLAIN = 'instance,time,egress_kbps,ingress_kbps\n'
 
 def _gwa(*rows, columns=_GWA_COLUMNS, delimiter=';\t'):
     return ''.join(delimiter.join(row) + '\n' for row in (columns, *rows))
+
+
+def _row(offset=0, received='1', sent='1'):
+    """Return a row of a GWA trace, so many seconds after the first."""
+    return str(_T0 + offset), '1', '1', received, sent
+
+
+def _rows(*received):
+    """Return rows of successive periods."""
+    return [_row(300 * number, rate) for number, rate in enumerate(received)]
 
 
 class _FileTest(testtools.TestCase):
@@ -122,27 +132,25 @@ class GwaTest(_FileTest):
         self.assertEqual([1375308000, 1375308300.5], series.times.tolist())
 
     def test_windows_line_ends_byte_order_mark_and_blank_lines_are_fine(self):
-        content = _gwa(('1375308000', '1', '1', '1', '2'),
-                       ('1375308300', '1', '1', '1', '2'))
-        content = '\ufeff' + content.replace('\n', '\r\n\r\n')
+        content = '\ufeff' + _gwa(*_rows('1', '1')).replace(
+            '\n', '\r\n\r\n')
         self.assertEqual(2, len(self._one('1.csv', content)))
 
     def test_a_file_without_number_is_named_by_its_stem(self):
-        series = self._one('web.csv.gz', gzip.compress(_gwa(
-            ('1375308000', '1', '1', '1', '1')).encode()))
+        series = self._one('web.csv.gz',
+                           gzip.compress(_gwa(_row()).encode()))
         self.assertEqual(file.instance_uuid('web'), series.instance_uuid)
 
     def test_repeated_rows_count_once(self):
-        rows = [(str(_T0 + 300 * k), '1', '1', str(k), '0')
-                for k in (0, 1, 1, 2, 0, 3)]
-        series = self._one('1.csv', _gwa(*rows))
+        series = self._one('1.csv', _gwa(*(
+            _row(300 * k, str(k)) for k in (0, 1, 1, 2, 0, 3))))
         self.assertEqual([0, 8, 16, 24], series.rates[:, 1].tolist())
         self.assertEqual(rate_series.Refused(duplicate=2), series.refused)
 
     def test_of_two_interleaved_recordings_one_is_followed(self):
         times = np.arange(40) * 300
-        rows = [(str(_T0 + time), '1', '1', '1', '1') for time in times]
-        rows += [(str(_T0 + time + 40 + at), '1', '1', '9', '9')
+        rows = [_row(time) for time in times]
+        rows += [_row(time + 40 + at, '9', '9')
                  for at, time in enumerate(times[10:30])]
         series = self._one('1.csv', _gwa(*sorted(rows)))
         self.assertEqual(300, series.period_seconds)
@@ -151,35 +159,17 @@ class GwaTest(_FileTest):
 
     def test_rates_that_are_no_number_are_missing_and_reported_once(self):
         series = self._one('1.csv', _gwa(
-            ('1375308000', '1', '1', 'abc', '2'),
-            ('1375308300', '1', '1', '', '2'),
-            ('1375308600', '1', '1', '1', 'NaN'),
-            ('1375308900', '1', '1', 'def', 'ghi'),
-            ('1375309200', '1', '1', '4', '2')))
-        self.assertEqual([[16, 32, 0]], series.rates.tolist())
+            *_rows('abc', ''), _row(600, sent='NaN'),
+            _row(900, 'def', 'ghi'), _row(1200, '4')))
+        self.assertEqual([[8, 32, 0]], series.rates.tolist())
         self.assertEqual(rate_series.Refused(missing=4), series.refused)
         self.assertEqual(1, self.log.output.count('\n'))
         self.assertIn("line 2: network received throughput [kb/s]: 'abc'",
                       self.log.output)
         self.assertIn('3 cells are', self.log.output)
 
-    def test_an_empty_cell_is_no_news(self):
-        series = self._one('1.csv', _gwa(
-            ('1375308000', '1', '1', '', '2')))
-        self.assertEqual(1, series.refused.missing)
-        self.assertEqual('', self.log.output)
-
-    def test_infinite_negative_and_absurd_rates_are_refused(self):
-        rows = [(str(_T0 + 300 * k), '1', '1', rate, '0') for k, rate
-                in enumerate(['inf', '-1', '1e10', '5'])]
-        series = self._one('1.csv', _gwa(*rows))
-        self.assertEqual([40], series.rates[:, 1].tolist())
-        self.assertEqual(rate_series.Refused(negative=1, absurd=2),
-                         series.refused)
-
     def test_a_cut_last_line_is_left_out_and_counted(self):
-        content = _gwa(*[(str(_T0 + 300 * k), '1', '1', '1', '1')
-                         for k in range(3)])
+        content = _gwa(*_rows('1', '1', '1'))
         line_start = content.rstrip('\n').rindex('\n') + 1
         for end in range(line_start + 1, content.rindex('1')):
             series = self._one('1.csv', content[:end])
@@ -188,34 +178,29 @@ class GwaTest(_FileTest):
         self.assertEqual(3, len(self._one('1.csv', content[:-1])))
 
     def test_a_header_alone_is_an_instance_without_samples(self):
-        for content in (_gwa(), _gwa().rstrip('\n')):
-            self.assertEqual(0, len(self._one('1.csv', content)))
+        self.assertEqual(0, len(self._one('1.csv', _gwa())))
+        self.assertEqual(0, len(self._one('1.csv', _gwa().rstrip('\n'))))
 
     def test_a_wrong_line_is_reported_by_its_number(self):
-        good = ('1375308000', '1', '1', '1', '1')
-        self._refused('1.csv', _gwa(good, good[:3], good), 'line 3',
-                      '3 cells', '5 cells')
-        self._refused('1.csv', _gwa(good, good + ('9',), good), 'line 3',
-                      '6 cells', '5 cells')
-        for time in ('noon', '', 'nan', 'inf', '-300'):
-            self._refused('1.csv', _gwa(good, (time,) + good[1:], good),
-                          'line 3', 'timestamp [ms]', repr(time))
+        good = _row()
+        for row, *parts in (
+                (good[:3], '3 cells', '5 cells'),
+                (good + ('9',), '6 cells', '5 cells'),
+                *(((time, *good[1:]), 'timestamp [ms]', repr(time))
+                  for time in ('noon', '', 'nan', 'inf', '-300'))):
+            self._refused('1.csv', _gwa(good, row, good), 'line 3', *parts)
 
     def test_numbers_with_a_comma_are_refused_with_the_reason(self):
-        good = ('1375308000', '1', '1', '1', '2')
         for number in ('1,5', '-1,5', '1,234', '1,234.5', ',5', '12,50'):
-            for place in (3, 4):
-                row = (*good[:place], number, *good[place + 1:])
-                self._refused('1.csv', _gwa(good, row), 'line 3', number,
+            for cells in ((number, '2'), ('2', number)):
+                self._refused('1.csv', _gwa(_row(), _row(300, *cells)),
+                              'line 3', number, 'decimal point')
+                row = 'web,1375308000,"{}","{}"\n'.format(*cells)
+                self._refused('plain.csv', _PLAIN + row, 'line 2', number,
                               'decimal point')
-            for row in (f'web,1375308000,"{number}",2',
-                        f'web,1375308000,2,"{number}"'):
-                self._refused('plain.csv', f'{_PLAIN}{row}\n', 'line 2',
-                              number, 'decimal point')
 
     def test_a_delimiter_at_the_end_of_a_line_is_harmless(self):
-        content = _gwa(('1375308000', '1', '1', '1', '2')).replace(
-            '2\n', '2;\n')
+        content = _gwa(_row(sent='2')).replace('2\n', '2;\n')
         self.assertEqual([[16, 8, 0]],
                          self._one('1.csv', content).rates.tolist())
 
@@ -240,7 +225,7 @@ class GwaTest(_FileTest):
 
     def test_a_folder_is_its_numbered_files(self):
         for name in ('10.csv', '9.csv.gz', 'README', 'vms.csv', '1.csv~'):
-            content = _gwa(('1375308000', '1', '1', '1', '1')).encode()
+            content = _gwa(_row()).encode()
             self._path(name, gzip.compress(content) if name[-1] == 'z'
                        else content)
         self.assertEqual(
@@ -250,13 +235,13 @@ class GwaTest(_FileTest):
 
     def test_a_folder_reads_only_what_is_wanted(self):
         self._path('1.csv', 'not a trace')
-        self._path('2.csv', _gwa(('1375308000', '1', '1', '1', '1')))
+        self._path('2.csv', _gwa(_row()))
         driver = file.FileDriver(self.folder)
         uuids = [file.instance_uuid(2)]
         self.assertEqual(1, len(list(driver.series(instances=uuids))))
 
     def test_a_folder_with_a_wrong_file_is_refused_by_its_name(self):
-        self._path('1.csv', _gwa(('1375308000', '1', '1', '1', '1')))
+        self._path('1.csv', _gwa(_row()))
         path = self._path('2.csv', _PLAIN)
         driver = file.FileDriver(self.folder)
         self.assertIn(path, self.error_of(list, driver.series()))
@@ -277,25 +262,13 @@ class GwaTest(_FileTest):
 class NpzTest(_FileTest):
 
     def _arrays(self, **changes):
+        rates = np.ones((2, 3), dtype=np.float32)
         arrays = {'vm': np.array([4, 2]), 't0': _T0, 'dt': 300,
-                  'rx_KBps': np.array([[1, 2, np.nan], [0, 0, 0]],
-                                      dtype=np.float32),
-                  'tx_KBps': np.array([[3, np.nan, 4], [0, 0, 0.5]],
-                                      dtype=np.float32)}
-        arrays.update(changes)
+                  'rx_KBps': rates, 'tx_KBps': rates, **changes}
         stream = io.BytesIO()
         np.savez(stream, **{name: array for name, array in arrays.items()
                             if array is not None})
         return stream.getvalue()
-
-    def test_received_is_ingress_in_kbit_per_second_of_1000(self):
-        first, second = self._series('trace.npz', self._arrays())
-        self.assertEqual(file.instance_uuid(4), first.instance_uuid)
-        self.assertEqual([_T0], first.times.tolist())
-        self.assertEqual([[24, 8, 0]], first.rates.tolist())
-        self.assertEqual(2, first.refused.missing)
-        self.assertEqual([_T0, _T0 + 300, _T0 + 600], second.times.tolist())
-        self.assertEqual([0, 0, 4], second.rates[:, 0].tolist())
 
     def test_wrong_arrays_are_reported_with_the_expected_ones(self):
         nothing = np.zeros((2, 3))
@@ -439,8 +412,6 @@ class PlainCsvTest(_FileTest):
             series = self._one('a.csv', _PLAIN + ''.join(
                 f'web,{_T0 + offset},1,1\n' for offset in offsets))
             self.assertEqual(period, series.period_seconds, offsets)
-
-    def test_the_option_overrides_the_period(self):
         series = self._one('a.csv', _PLAIN + 'web,0,1,1\nweb,60,1,1\n',
                            period_seconds=90)
         self.assertEqual(90, series.period_seconds)
@@ -581,7 +552,19 @@ def _traffic(draw):
 
 class RoundTripTest(testtools.TestCase):
 
-    def _check(self, write, traffic, counts_packets=False):
+    @hypothesis.settings(deadline=None, max_examples=120)
+    @hypothesis.given(
+        strategies.sampled_from([
+            (telemetry_files.write_npz, False),
+            (telemetry_files.write_gwa, False),
+            (functools.partial(telemetry_files.write_plain, kpps=True),
+             True)]),
+        _traffic())
+    def test_each_format_gives_back_what_was_written(self, of_format,
+                                                     traffic):
+        write, counts_packets = of_format
+        if not counts_packets:
+            traffic.kpps[:] = 0
         with fixtures.TempDir() as folder:
             read = list(file.FileDriver(write(folder.path, traffic)).series())
         self.assertEqual(
@@ -595,26 +578,6 @@ class RoundTripTest(testtools.TestCase):
             self.assertEqual(traffic.times.size - times.size,
                              series.refused.missing)
             self.assertEqual(series.refused.missing, series.refused.total)
-
-    @hypothesis.settings(deadline=None, max_examples=40)
-    @hypothesis.given(_traffic())
-    def test_npz_gives_back_what_was_written(self, traffic):
-        traffic.kpps[:] = 0
-        self._check(telemetry_files.write_npz, traffic)
-
-    @hypothesis.settings(deadline=None, max_examples=40)
-    @hypothesis.given(_traffic())
-    def test_gwa_csv_gives_back_what_was_written(self, traffic):
-        traffic.kpps[:] = 0
-        self._check(telemetry_files.write_gwa, traffic)
-
-    @hypothesis.settings(deadline=None, max_examples=40)
-    @hypothesis.given(_traffic())
-    def test_plain_csv_gives_back_what_was_written(self, traffic):
-        def write(folder, traffic):
-            return telemetry_files.write_plain(folder, traffic, kpps=True)
-
-        self._check(write, traffic, counts_packets=True)
 
 
 class DamageTest(testtools.TestCase):
@@ -699,24 +662,7 @@ class MemoryTest(_FileTest):
         self.assertLess(self._peak(path, 40), 1.5 * 40 * 2160 * 3 * 8)
 
     def test_a_gwa_folder_needs_one_file(self):
-        content = _gwa(*[(str(_T0 + 300 * at), '1', '1', '1.5', '2.5')
-                         for at in range(8640)]).encode()
+        content = _gwa(*_rows(*['1.5'] * 8640)).encode()
         for number in range(20):
             self._path(f'{number}.csv', content)
         self.assertLess(self._peak(self.folder, 20), 10 * len(content))
-
-
-class RealTraceTest(testtools.TestCase):
-
-    @unittest.skipUnless(os.environ.get('VSWITCH_TRACES'),
-                         'VSWITCH_TRACES names no folder with real traces')
-    def test_482_of_500_vms_of_august_2013_have_traffic(self):
-        path = os.path.join(os.environ['VSWITCH_TRACES'], 'bitbrains_rnd',
-                            '2013-8.npz')
-        driver = file.FileDriver(path)
-        active = [bool(series.rates.any()) for series in driver.series()]
-        self.assertEqual((500, 482), (len(active), sum(active)))
-        instances = driver.instances()
-        self.assertEqual(500, len(instances))
-        self.assertTrue(all(instance.metadata.get('cpu_cores') is not None
-                            for instance in instances))

@@ -221,10 +221,26 @@ class OutageTest(SeriesTestCase):
     def test_a_source_that_stands_still_is_no_silence(self):
         self.assert_outage(self.make(self.series(5)))
 
+    def assert_silence(self, series):
+        for read in self.make(series).series():
+            self.assertEqual(rate_series.Refused(), read.refused)
+            self.assertEqual(71, (read.rates[:, 0] == 0).sum())
+
+    def assert_nothing_after_the_last_poll(self, series):
+        for read in self.make(series).series():
+            self.assertGreater(read.rates[:, 0].min(), 0)
+            self.assertLessEqual(read.times[-1], POLLED[100])
+
+    def assert_outage_in_passes(self, series, *every):
+        for seconds in every:
+            for rates in self.read_in_passes(series, seconds).values():
+                self.assertGreater(min(rates.values()), 0)
+                self.assertGreater(len(rates), POLLS - 95)
+                self.assertLess(max(rates.values()),
+                                5 * 1.01 * RATES.max() / 125)
+
     def test_nothing_is_delivered_while_it_stands_still(self):
-        for series in self.make(self.series(5, POLLS)).series():
-            self.assertGreater(series.rates[:, 0].min(), 0)
-            self.assertLessEqual(series.times[-1], POLLED[100])
+        self.assert_nothing_after_the_last_poll(self.series(5, POLLS))
 
     def read_in_passes(self, series, every=3600):
         """Return {uuid: rates by period} as a modeler reads them."""
@@ -248,11 +264,7 @@ class OutageTest(SeriesTestCase):
 
     def test_passes_see_the_outage_as_one_reading_does(self):
         for every in (900, 1500, 5100):
-            for rates in self.read_in_passes(self.series(5), every).values():
-                self.assertGreater(min(rates.values()), 0)
-                self.assertGreater(len(rates), POLLS - 95)
-                self.assertLess(max(rates.values()), 5 * 1.01 * RATES.max()
-                                / 125)
+            self.assert_outage_in_passes(self.series(5), every)
             # And the silence.
             for rates in self.read_in_passes(
                     self.series(5, jumps=False), every).values():
@@ -260,9 +272,7 @@ class OutageTest(SeriesTestCase):
                     rate == 0 for rate in rates.values()))
 
     def test_silence_of_all_is_silence_once_they_send_again(self):
-        for series in self.make(self.series(5, jumps=False)).series():
-            self.assertEqual(rate_series.Refused(), series.refused)
-            self.assertEqual(71, (series.rates[:, 0] == 0).sum())
+        self.assert_silence(self.series(5, jumps=False))
 
     def small(self, count, hosts=1, **options):
         """Return the counters of :meth:`series`, on hosts of a few each."""
@@ -282,19 +292,12 @@ class OutageTest(SeriesTestCase):
     def test_a_small_host_that_stands_still_is_no_silence(self, count):
         self.assert_outage(self.make(self.small(count)))
         # Another volume than that of the time before is a burst.
-        for series in self.make(self.small(count, jumps=False)).series():
-            self.assertEqual(rate_series.Refused(), series.refused)
-            self.assertEqual(71, (series.rates[:, 0] == 0).sum())
+        self.assert_silence(self.small(count, jumps=False))
 
     def test_small_hosts_that_stand_still_together_are_no_silence(self):
-        series = self.small(3, hosts=3, until=POLLS)
-        for rates in self.make(series).series():
-            self.assertGreater(rates.rates[:, 0].min(), 0)
-            self.assertLessEqual(rates.times[-1], POLLED[100])
-        for rates in self.read_in_passes(self.small(3, hosts=3),
-                                         1500).values():
-            self.assertGreater(min(rates.values()), 0)
-            self.assertGreater(len(rates), POLLS - 95)
+        self.assert_nothing_after_the_last_poll(
+            self.small(3, hosts=3, until=POLLS))
+        self.assert_outage_in_passes(self.small(3, hosts=3), 1500)
 
     @ddt.data('push_time_seconds', 'node_textfile_mtime_seconds')
     def test_the_time_of_the_last_poll_tells_an_outage(self, name):

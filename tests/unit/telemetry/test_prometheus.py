@@ -23,12 +23,29 @@ BUSY = telemetry_counters.instance_uuid(telemetry_driver.BUSY)
 T0 = float(TRAFFIC.t0)
 
 
+def with_counts(counts, first=0, step=300.0, **more):
+    """Return an interface whose counters are equal; NaN: no reading.
+
+    :param first: number of the period of the first reading
+    """
+    counts = np.asarray(counts, float)
+    present = ~np.isnan(counts)
+    times = T0 + step * np.arange(first, first + len(counts))
+    return dataclasses.replace(
+        INTERFACES[0], times=times[present],
+        counters=np.tile(counts[present][:, None], (1, 4)), **more)
+
+
 def moved():
     """Return an instance before and after it moved."""
-    return [dataclasses.replace(
-        INTERFACES[0], times=T0 + 300. * np.arange(start, start + 10),
-        counters=np.tile((begin + 37500. * np.arange(10))[:, None], (1, 4)))
-        for start, begin in ((0, 0), (10, 5e9))]
+    return [with_counts(begin + 37500. * np.arange(10), first)
+            for first, begin in ((0, 0), (10, 5e9))]
+
+
+def labelled(*interfaces, **changed):
+    """Return series of interfaces with other labels."""
+    return [(name, {**labels, **changed}, *data) for name, labels, *data
+            in stand_ins.ceilometer_series(interfaces)]
 
 
 def rates(driver):
@@ -50,26 +67,30 @@ class PrometheusTestCase(testtools.TestCase):
 
     def one(self, counts, step=300.0, **options):
         """Return the series of an instance with equal counters."""
-        counts = np.asarray(counts, float)
-        present = ~np.isnan(counts)
-        times = T0 + step * np.arange(len(counts))
-        interface = dataclasses.replace(
-            INTERFACES[0], times=times[present],
-            counters=np.tile(counts[present][:, None], (1, 4)))
-        driver = self.make(stand_ins.ceilometer_series([interface]),
-                           **options)
-        series, = driver.series()
+        series, = self.make(stand_ins.ceilometer_series(
+            [with_counts(counts, step=step)]), **options).series()
         return series
+
+    def again(self, **access):
+        """Return a new driver of the same server."""
+        return prometheus.PrometheusDriver(
+            telemetry_services.access(self.server.url, **access),
+            clock=fake_clock.Clock(float(TRAFFIC.times[-1]) + 7200),
+            sleep=lambda seconds: None)
+
+    def requests_before_the_last(self, driver):
+        """Read once; return how many requests precede that for samples."""
+        self.server.requests.clear()
+        list(driver.series(start=T0))
+        return len(self.server.requests) - 1
 
 
 class ReadingTest(PrometheusTestCase):
 
     def test_recent_instances_are_those_with_series_since(self):
-        ended, running = (dataclasses.replace(
-            INTERFACES[0], number=number,
-            times=T0 + 300. * np.arange(start, start + 10),
-            counters=np.zeros((10, 4))) for number, start in (
-                (telemetry_driver.BUSY, 0), (77, 100)))
+        ended, running = (
+            with_counts(np.zeros(10), first, number=number)
+            for number, first in ((telemetry_driver.BUSY, 0), (77, 100)))
         foreign = telemetry_counters.instance_uuid(77)
         driver = self.make(stand_ins.ceilometer_series([ended, running]))
         self.assertEqual({BUSY, foreign},
@@ -106,38 +127,27 @@ class ReadingTest(PrometheusTestCase):
 
     def test_an_instance_that_moved_is_followed(self):
         source, target = moved()
-        series = stand_ins.ceilometer_series([source])
-        series += [(name, {**labels, 'vm_instance': 'host-2',
-                           'instance': 'compute-2:9101'}, times, values)
-                   for name, labels, times, values
-                   in stand_ins.ceilometer_series([target])]
-        joined, = self.make(series).series()
+        joined, = self.make(labelled(source) + labelled(
+            target, vm_instance='host-2', instance='compute-2:9101')).series()
         self.assertEqual(rate_series.Refused(migration=1), joined.refused)
         np.testing.assert_allclose(joined.rates[:, 0], 1.0)
         self.assertEqual(18, len(joined))
 
     def test_a_label_that_says_nothing_of_the_host_changes_nothing(self):
-        counts = 37500. * np.arange(20)
         series = []
-        for part, name in ((slice(0, 10), 'web'), (slice(10, 20), 'mail')):
-            interface = dataclasses.replace(
-                INTERFACES[0], times=T0 + 300. * np.arange(20)[part],
-                counters=np.tile(counts[part, None], (1, 4)))
-            series += [(metric, {**labels, 'resource_name': name}, *data)
-                       for metric, labels, *data
-                       in stand_ins.ceilometer_series([interface])]
+        for first, name in ((0, 'web'), (10, 'mail')):
+            series += labelled(with_counts(
+                37500. * np.arange(first, first + 10), first),
+                resource_name=name)
         joined, = self.make(series).series()
         self.assertEqual((19, 0), (len(joined), joined.refused.total))
 
     def test_interfaces_with_the_uuid_as_resource_are_all_counted(self):
-        interface = dataclasses.replace(
-            INTERFACES[0], times=T0 + 300. * np.arange(20),
-            counters=np.tile(37500. * np.arange(20)[:, None], (1, 4)))
-        series = [(name, {**labels, 'resource': interface.instance_uuid,
-                          'device': device}, *data)
-                  for device in ('tap1', 'tap2') for name, labels, *data
-                  in stand_ins.ceilometer_series([interface])]
-        read, = self.make(series).series()
+        interface = with_counts(37500. * np.arange(20))
+        read, = self.make([
+            series for device in ('tap1', 'tap2') for series in labelled(
+                interface, resource=interface.instance_uuid,
+                device=device)]).series()
         np.testing.assert_allclose(read.rates[:, 0], 2.0)
 
     def test_an_interface_without_one_counter_gives_a_lower_bound(self):
@@ -180,8 +190,7 @@ class ReadingTest(PrometheusTestCase):
 
     def test_answers_that_make_no_sense_are_refused(self):
         driver = self.make()
-        list(driver.series(start=T0))
-        queries = len(self.server.requests) - 1
+        queries = self.requests_before_the_last(driver)
 
         def with_data(change):
             def changed(answer):
@@ -203,7 +212,7 @@ class ReadingTest(PrometheusTestCase):
         driver = self.make()
         good = [(read.times.tolist(), read.rates.tolist(), read.refused)
                 for read in driver.series(start=T0)]
-        queries = len(self.server.requests) - 1
+        queries = self.requests_before_the_last(driver)
         for sample in ([T0 + 1, 'much'], [T0 + 1, None], [0, '1'],
                        [1e12, '1'], ['noon', '1'], [None, '1'], [T0 + 1],
                        [T0 + 1, '1', '2'], [T0 + 1, ['1']], [T0 + 1, {}],
@@ -224,7 +233,7 @@ class ReadingTest(PrometheusTestCase):
     def test_a_native_histogram_costs_no_other_series(self):
         driver = self.make()
         good = rates(driver)
-        queries = len(self.server.requests) - 1
+        queries = self.requests_before_the_last(driver)
 
         def changed(answer):
             answer['data']['result'].append({
@@ -306,10 +315,8 @@ class HostsTest(PrometheusTestCase):
         lies = [dataclasses.replace(interface, counters=1e12 + step * (
             np.arange(interface.counters.size, dtype=float).reshape(
                 interface.counters.shape))) for interface in INTERFACES]
-        return stand_ins.ceilometer_series(INTERFACES) + [
-            (name, {**labels, 'instance': host, 'vm_instance': 'host-1'},
-             *data) for name, labels, *data
-            in stand_ins.ceilometer_series(lies)]
+        return labelled(*INTERFACES) + labelled(*lies, instance=host,
+                                                vm_instance='host-1')
 
     def _read(self, driver, hosts):
         driver.hosts = {interface.instance_uuid: hosts
@@ -354,25 +361,17 @@ class HostsTest(PrometheusTestCase):
     def test_a_host_that_never_stops_is_not_where_an_instance_was(self):
         series, expected = self._moved()
         for step in (-5, 0, 3e4, 1e9):
-            lie = dataclasses.replace(
-                INTERFACES[0], times=T0 + 300. * np.arange(20),
-                counters=np.tile(
-                    (7e9 + step * np.arange(20))[:, None], (1, 4)))
+            lie = with_counts(7e9 + step * np.arange(20))
             driver, joined = self._read_moved(
-                series + self._on('compute-3', lie))
+                series + labelled(lie, instance='compute-3:9101'))
             self.assertEqual(expected, joined, step)
             self.assertEqual(['host: compute-3:9101'], list(driver.ignored))
-
-    @staticmethod
-    def _on(host, *interfaces):
-        return [(name, {**labels, 'instance': f'{host}:9101'}, *data)
-                for name, labels, *data
-                in stand_ins.ceilometer_series(interfaces)]
 
     def _moved(self):
         """Return (series, rates) of an instance that moved to compute-2."""
         source, target = moved()
-        series = self._on('compute-1', source) + self._on('compute-2', target)
+        series = labelled(source, instance='compute-1:9101') + labelled(
+            target, instance='compute-2:9101')
         expected, = self.make(series).series()
         return series, expected.rates.tolist()
 
@@ -425,10 +424,8 @@ class RequestsTest(PrometheusTestCase):
             self.assertEqual(good, rates(driver), (name, code))
 
     def test_a_limit_that_is_known_is_not_exceeded_again(self):
-        interfaces = [dataclasses.replace(
-            INTERFACES[0], number=number, times=T0 + 300. * np.arange(20),
-            counters=np.tile(1e5 * np.arange(20)[:, None], (1, 4)))
-            for number in range(100)]
+        interfaces = [with_counts(1e5 * np.arange(20), number=number)
+                      for number in range(100)]
         driver = self.make(stand_ins.ceilometer_series(interfaces))
         self.server.limit = lambda selector, found: len(found) > 30
         list(driver.series(start=T0))
@@ -450,10 +447,7 @@ class RequestsTest(PrometheusTestCase):
         # A pause that a server asks for is no matter of size either.
         self.server.limit = None
         for code in (429, 503):
-            driver = prometheus.PrometheusDriver(
-                telemetry_services.access(self.server.url, retries=1),
-                clock=fake_clock.Clock(float(TRAFFIC.times[-1]) + 7200),
-                sleep=lambda seconds: None)
+            driver = self.again(retries=1)
             self.server.requests.clear()
             self.server.faults.append(stand_ins.status(
                 code, headers=[('Retry-After', '1')]))
@@ -546,9 +540,7 @@ class CredentialsTest(PrometheusTestCase):
                 real(handler)
 
             self.server._handle = handle
-            driver = prometheus.PrometheusDriver(
-                telemetry_services.access(self.server.url, **access),
-                clock=fake_clock.Clock(float(TRAFFIC.times[-1]) + 7200))
+            driver = self.again(**access)
             self.assertEqual(good, rates(driver))
             self.assertNotIn('Bearer', repr(driver._access))
             for method, headers in seen:
@@ -561,8 +553,7 @@ class CredentialsTest(PrometheusTestCase):
 
     def test_a_token_that_cannot_be_read_is_an_error(self):
         self.make()
-        driver = prometheus.PrometheusDriver(telemetry_services.access(
-            self.server.url, token_file='/nowhere'))
+        driver = self.again(token_file='/nowhere')
         self.assertIn('token_file: seen /nowhere', str(self.assertRaises(
             exceptions.TelemetryError, driver.instances)))
 
@@ -578,22 +569,19 @@ class SelectorTest(testtools.TestCase):
         self.assertEqual('{__name__="m",a=~"x"}',
                          with_values('{__name__="m"}', 'a', ['x']))
 
-    def test_unusable_names_are_refused(self):
-        for wrong in ({'egress_query': ''}, {'egress_query': 'rate(x[5m])'},
-                      {'egress_query': 'x[5m]'}, {'ingress_query': None},
-                      {'egress_packets_query': ''},
-                      {'instance_label': 'a-b'}, {'instance_label': None},
-                      {'host_labels': 'a;b'}, {'host_labels': ''},
-                      {'identity_query': 'x', 'identity_labels': ()},
-                      {'colour': 'red'}):
+    def test_unusable_options_are_refused(self):
+        for wrong in (
+                *({'names': names} for names in (
+                    {'egress_query': ''}, {'egress_query': 'rate(x[5m])'},
+                    {'egress_query': 'x[5m]'}, {'ingress_query': None},
+                    {'egress_packets_query': ''}, {'instance_label': 'a-b'},
+                    {'instance_label': None}, {'host_labels': 'a;b'},
+                    {'host_labels': ''},
+                    {'identity_query': 'x', 'identity_labels': ()},
+                    {'colour': 'red'})),
+                {'exporter': 'other'}, {'samples_per_request': 0},
+                {'max_age_seconds': None}):
             error = self.assertRaises(
                 exceptions.InvalidInput, prometheus.PrometheusDriver,
-                {'url': 'http://a'}, names=wrong)
+                {'url': 'http://a'}, **wrong)
             self.assertIn('expected', str(error))
-
-    def test_unusable_options_are_refused(self):
-        for wrong in ({'exporter': 'other'}, {'samples_per_request': 0},
-                      {'max_age_seconds': None}):
-            self.assertRaises(exceptions.InvalidInput,
-                              prometheus.PrometheusDriver,
-                              {'url': 'http://a'}, **wrong)

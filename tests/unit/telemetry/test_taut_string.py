@@ -34,36 +34,23 @@ class TautStringTest(unittest.TestCase):
 
     def test_the_string_is_the_curve_of_least_energy_within_the_bounds(self):
         random = np.random.default_rng(0)
-        for _ in range(4):
+        # Without room, it passes through all readings.
+        for width in (0.0, 2.0, 7.0, 7.0, 12.0):
             times = np.arange(7) * 10.0
             volumes = np.cumsum(random.integers(0, 50, 7)).astype(float)
-            points, string = self.string(times, volumes, 7.0)
-            at = np.unique(np.concatenate([points, times, times - 7]))
+            points, string = self.string(times, volumes, width)
+            at = np.unique(np.concatenate([points, times, times - width]))
             at = at[(at >= points[0]) & (at <= points[-1])]
             low = np.array([volumes[times <= moment].max(initial=volumes[0])
                             for moment in at])
             high = np.array([
-                volumes[times - 7 >= moment].min(initial=volumes[-1])
+                volumes[times - width >= moment].min(initial=volumes[-1])
                 for moment in at])
             low[0] = high[0] = volumes[0]
             low[-1] = high[-1] = volumes[-1]
             np.testing.assert_allclose(
                 np.interp(at, points, string), shortest(at, low, high),
                 atol=1e-6)
-
-    def test_a_steady_rate_that_is_read_late_is_a_straight_line(self):
-        random = np.random.default_rng(1)
-        times = np.arange(100) * 10.0
-        age = random.uniform(0, 7, 100)
-        age[[0, -1]] = 3.5
-        points, string = self.string(times, 5.0 * (times - age), 7.0)
-        np.testing.assert_allclose(string, 5.0 * points, atol=1e-9)
-
-    def test_without_room_it_passes_through_all_readings(self):
-        times = np.arange(20) * 10.0
-        volumes = np.cumsum(np.arange(20.0))
-        points, string = self.string(times, volumes, 0.0)
-        np.testing.assert_allclose(np.interp(times, points, string), volumes)
 
     def test_the_string_never_falls(self):
         random = np.random.default_rng(2)
