@@ -10,7 +10,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-__all__ = ['Keys', 'PREFIX', 'Stated', 'UPLINK', 'expected_keys',
+__all__ = ['Keys', 'PREFIX', 'Stated', 'UPLINK', 'unknown_key',
            'refusing', 'usable_profile']
 
 #: (aggregate name, its metadata) of several aggregates.
@@ -20,7 +20,7 @@ Item: typing.TypeAlias = tuple[str, str, str]
 Profiles: typing.TypeAlias = abc.Mapping[str, vswitch_profile.SwitchProfile]
 #: Receives a topic, and the problem or None.
 Report: typing.TypeAlias = abc.Callable[[str, str | None], object]
-#: Receives where, key and text; raises InvalidOverride.
+#: Receives where, key and text; raises InvalidInput.
 Check: typing.TypeAlias = abc.Callable[[str, str, str], None]
 
 #: Prefix of the keys of aggregates and of the extra specs of flavors.
@@ -38,15 +38,17 @@ def refusing(expected: str, fits: abc.Callable[[str], bool]) -> Check:
         except (TypeError, ValueError, OverflowError):
             good = False
         if not good:
-            raise exceptions.InvalidOverride(
-                f'{where}: {key}: {text!r}; expected {expected}')
+            raise exceptions.InvalidInput(
+                thing=f'{where}: {key}', value=text, expected=expected)
     return check
 
 
-def expected_keys(key: str, keys: abc.Iterable[str]) -> str:
-    """Return the end of an error message about a key that does not exist."""
-    return (f'expected no key but {", ".join(keys)}'
-            + plain_text.nearest(key, keys, PREFIX))
+def unknown_key(thing: str, key: str, text: str, keys: abc.Iterable[str]
+                ) -> exceptions.InvalidInput:
+    """Return the error about a key that does not exist."""
+    return exceptions.InvalidInput(
+        thing=f'{thing}{key}', value=text, expected='no key but '
+        + ', '.join(keys) + plain_text.nearest(key, keys, PREFIX))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +120,7 @@ class Keys:
             max(map(float, all_values[self._margin])))
 
     def _refuse(self, where: str, key: str, text: str) -> None:
-        raise exceptions.InvalidOverride(
-            f'{where}: {key}: {text!r}; {expected_keys(key, self._checks)}')
+        raise unknown_key(f'{where}: ', key, text, self._checks)
 
     def _check_number(self, where: str, key: str, text: str) -> None:
         vswitch_profile.override_number(self._numbers[key], text, where)

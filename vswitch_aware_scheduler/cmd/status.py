@@ -171,7 +171,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _check_profiles(self):
         try:
             profiles = switch_profile.profiles(self._conf.switch_profiles_file)
-        except (exceptions.InvalidProfile, OSError) as error:
+        except (exceptions.InvalidInput, OSError) as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
         problems = []
         default = self._conf.default_switch_profile or None

@@ -11,7 +11,7 @@ from vswitch_aware_scheduler.traffic import model
 class TestExtraSpecs(unittest.TestCase):
 
     def assertInvalid(self, parts, specs):
-        with self.assertRaises(exceptions.InvalidOverride) as caught:
+        with self.assertRaises(exceptions.InvalidInput) as caught:
             flavor_specs.law_of_extra_specs(specs)
         for part in (*parts, 'expected'):
             self.assertIn(part, str(caught.exception))

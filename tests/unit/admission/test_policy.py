@@ -18,7 +18,7 @@ class TestHostPolicy(unittest.TestCase):
                 (('0.0', 'above 0'), {'prediction_margin': 0.0}),
                 (('inf', 'above 0'), {'prediction_margin': float('inf')}),
                 (('nan', 'above 0'), {'prediction_margin': float('nan')})):
-            with self.assertRaises(exceptions.InvalidOverride) as caught:
+            with self.assertRaises(exceptions.InvalidInput) as caught:
                 admission.HostPolicy(None, **kwargs)
             for part in (*parts, 'expected'):
                 self.assertIn(part, str(caught.exception))

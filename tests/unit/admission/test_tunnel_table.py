@@ -215,7 +215,7 @@ class TestProfile(unittest.TestCase):
 
     def test_a_unit_that_is_not_known_is_told(self):
         with self.assertRaisesRegex(
-                exceptions.InvalidProfile,
+                exceptions.InvalidInput,
                 "tunnel_unit: 'network'; expected one of instances, .*did "
                 "you mean 'networks'"):
             profile.SwitchProfile('x', max_tunnels=5, tunnel_unit='network')

@@ -67,7 +67,7 @@ class TestValidators(unittest.TestCase):
                     try:
                         flavor_specs.law_of_extra_specs(specs)
                         usable = True
-                    except exceptions.InvalidOverride:
+                    except exceptions.InvalidInput:
                         usable = False
                     self.assertEqual(usable, accepted)
 

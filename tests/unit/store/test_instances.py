@@ -184,7 +184,7 @@ class PlacementsTestCase(base.StoreTestCase):
                        (1, 2), (1, 2, -3), (1, 2, None), (1, 2, '3'),
                        (float('inf'), 0, 0), (float('nan'), 0, 0)))):
             with self.subTest(values), self.assertRaisesRegex(
-                    exceptions.InvalidModel, message):
+                    exceptions.InvalidInput, message):
                 store.InstanceRecord(**values)
         for values, message in (
                 (dict(flavor='', project=None, members=1), 'flavor'),
@@ -192,7 +192,7 @@ class PlacementsTestCase(base.StoreTestCase):
                 (dict(flavor=None, project=None, members=1,
                       instance_uuid='u' * 37), 'instance_uuid')):
             with self.subTest(message), self.assertRaisesRegex(
-                    exceptions.InvalidModel, message):
+                    exceptions.InvalidInput, message):
                 store.Prior(law=LAW, **values)
 
 

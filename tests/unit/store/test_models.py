@@ -64,7 +64,7 @@ class ResumingTestCase(base.StoreTestCase):
         with self.assertRaisesRegex(exceptions.InvalidInput, 'given twice'):
             self.store.write([base.fitted(1)],
                              unmodelled=[self._unmodelled(1)])
-        with self.assertRaisesRegex(exceptions.InvalidModel,
+        with self.assertRaisesRegex(exceptions.InvalidInput,
                                     'source: 3; expected a string'):
             self._unmodelled(1, source=3)
 

@@ -99,10 +99,10 @@ class StoredModelTestCase(unittest.TestCase):
                                ({'samples': math.inf}, 'samples'),
                                ({'source': ''}, 'source'),
                                ({'name': 'n' * 256}, 'name')):
-            with self.assertRaisesRegex(exceptions.InvalidModel, message):
+            with self.assertRaisesRegex(exceptions.InvalidInput, message):
                 base.constant(1, **wrong)
         for wrong in ('', 'x' * 37, None, 5):
-            with self.assertRaisesRegex(exceptions.InvalidModel, 'uuid'):
+            with self.assertRaisesRegex(exceptions.InvalidInput, 'uuid'):
                 store.StoredModel(wrong, model.TrafficModel.constant(1))
 
 
@@ -115,6 +115,6 @@ class HostProfileTestCase(unittest.TestCase):
                                ({'overrides': [1]}, 'overrides'),
                                ({'overrides': {'a': math.nan}}, 'overrides'),
                                ({'overrides': {'a': object()}}, 'overrides')):
-            with self.assertRaisesRegex(exceptions.InvalidProfile, message):
+            with self.assertRaisesRegex(exceptions.InvalidInput, message):
                 store.HostProfile(**{'host': 'h', 'profile': 'ovs-flat',
                                      **wrong})

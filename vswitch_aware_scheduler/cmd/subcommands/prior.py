@@ -105,8 +105,9 @@ class Show(base.Show):
         prior = view.prior(uuid, arguments.flavor, arguments.project)
         if prior is None:
             raise exceptions.InvalidInput(
-                f'store {target.url} has no prior for this instance; a prior '
-                f'needs models of {traffic_prior.MIN_PEERS} instances')
+                thing=f'prior in the store {target.url}', seen='none for this '
+                'instance', expected=f'models of {traffic_prior.MIN_PEERS} '
+                'instances, which a prior needs')
         law, prior_of = prior
         states = sorted(zip(law.rates.tolist(), law.probabilities.tolist()),
                         key=lambda state: sum(state[0][:2]))
