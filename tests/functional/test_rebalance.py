@@ -372,7 +372,7 @@ class RebalanceTestCase(base.VSwitchTestCase):
         self.wait_for(is_done, 'the end of the plan')
         self.assertEqual(1, len(self.live_migrations()))
         self.assertEqual('host3', self.where()[self.moved()])
-        self.assertIn('held by another process', killed.step(time.monotonic))
+        self.assertIn('changed by another process', killed.step(time.monotonic))
         self.assertEqual(1, len(self.live_migrations()))
 
     def test_a_destination_that_the_filter_refuses_is_not_proposed(self):

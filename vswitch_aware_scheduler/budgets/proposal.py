@@ -128,9 +128,9 @@ def _measured(store, now):
     if not budgets:
         raise exceptions.NothingMeasured(
             thing='error budgets', store=store.url, seen='none',
-            hint='vswitch-modeler writes budgets of hosts with a switch '
-            'profile and instances. Run "vswitch-status check" to see what '
-            'is missing')
+            hint='expected budgets of hosts with a switch profile and '
+            'instances, which vswitch-modeler writes. Run "vswitch-status '
+            'check" to see what is missing')
     sums = packed.history(store, 'host', now, days=WINDOW_DAYS)
     is_known = [of_host.known for of_host in sums.values() if of_host.limits]
     # From the first to the last slot that is known for any host.

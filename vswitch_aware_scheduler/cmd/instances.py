@@ -57,7 +57,7 @@ def _find(store, text):
     named = [uuid for uuid, name in names(store).items() if name == text]
     if len(named) > 1:
         raise exceptions.InvalidInput(
-            thing=f'name {text}', seen=f'{len(named)} instances have it',
+            thing=f'name {text}', seen=f'{len(named)} instances have this name',
             expected=f'one of their uuids: {", ".join(named)}')
     return named[0] if named else canonical
 

@@ -50,16 +50,14 @@ def number(low: float = 0.0, high: float = math.inf, above: bool = False,
     """Return the kind of numbers from ``low``, or above it, to ``high``."""
     return Kind(
         f'a number {"above" if above else "from"} {low:g}' + _to(high),
-        lambda value: isinstance(value, numbers.Real)
-        and not isinstance(value, bool) and low <= value <= high
+        lambda value: _is(value, numbers.Real) and low <= value <= high
         and value < math.inf and not (above and value == low), float, default)
 
 
 def number_of(expected: str, is_valid: abc.Callable[[float], object]) -> Kind:
     """Return the kind of numbers with a property; -0.0 becomes 0.0."""
-    return Kind(expected, lambda value: isinstance(value, numbers.Real)
-                and not isinstance(value, bool) and is_valid(value),
-                lambda value: abs(float(value)))
+    return Kind(expected, lambda value: _is(value, numbers.Real) and is_valid(
+        value), lambda value: abs(float(value)))
 
 
 def whole(low: int = 1, high: float = math.inf,
@@ -67,14 +65,18 @@ def whole(low: int = 1, high: float = math.inf,
     """Return the kind of whole numbers from ``low`` to ``high``."""
     return Kind(
         f'a whole number from {low}' + _to(high),
-        lambda value: isinstance(value, numbers.Integral)
-        and not isinstance(value, bool) and low <= value <= high, int, default)
+        lambda value: _is(value, numbers.Integral) and low <= value <= high,
+        int, default)
 
 
 def one_of(names: abc.Collection[str], default: object = ...) -> Kind:
     """Return the kind of the given names."""
     return Kind('one of ' + ', '.join(names), lambda value: isinstance(
         value, str) and value in names, default=default, names=names)
+
+
+def _is(value, kind):
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _to(high):

@@ -96,6 +96,14 @@ _WORD = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]*')
 _WORDS = 'text of letters, digits, "_", "." and "-"'
 
 
+def _rate(number):
+    return model.LEAST_CAPACITY <= number <= 1e15
+
+
+def _closing_rate(number):
+    return number == 0 or _rate(number)
+
+
 def _rules():
     """Yield the key and the kind of each number.
 
@@ -115,8 +123,7 @@ def _rules():
         yield key, checks.number_of(
             f'a number > 0 (1e-6 to 1e15), {unit}'
             + (', or 0 to close the switch' if closes else ''),
-            lambda number, closes=closes: closes and number == 0
-            or model.LEAST_CAPACITY <= number <= 1e15)
+            _closing_rate if closes else _rate)
 
 
 _NUMBERS = dict(_rules())

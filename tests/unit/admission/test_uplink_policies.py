@@ -124,7 +124,7 @@ class TestUplinkPolicies(unittest.TestCase):
                 name: uplink for name, uplink in uplinks['tor'].policy.profile
                 .to_dict().items() if name == 'saturation_kbps'})
             (text,) = self.problems.values()
-            for part in ('aggregate agg0', key, repr(value)[:40], expected):
+            for part in ('aggregate agg0', key, repr(value)[:30], expected):
                 self.assertIn(part, text)
             self.find(good)
             self.reports.pop(f'aggregate agg0 vswitch:uplink_{key}')

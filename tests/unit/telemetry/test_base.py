@@ -70,7 +70,7 @@ class DriverTest(testtools.TestCase):
 
     def test_period_is_a_positive_number_or_absent(self):
         self.assertIsNone(_Recorder().period_seconds)
-        self.assertEqual(60.0, _Recorder('60').period_seconds)
+        self.assertEqual(60.0, _Recorder(60).period_seconds)
         for wrong in (0, -1, float('nan'), float('inf'), 'hourly', []):
             error = self.assertRaises(exceptions.InvalidInput, _Recorder,
                                       wrong)
@@ -83,7 +83,7 @@ class DriverTest(testtools.TestCase):
 
     def test_arguments_reach_the_subclass_in_one_form(self):
         driver = _Recorder()
-        driver.series(start=1, end='2.5', instances=[uuid.UUID(_UUID)])
+        driver.series(start=1, end=2.5, instances=[uuid.UUID(_UUID)])
         self.assertEqual((1.0, 2.5, frozenset([_UUID])), driver.seen)
 
     def test_the_contract_cannot_be_left_open(self):

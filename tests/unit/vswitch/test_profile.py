@@ -82,7 +82,8 @@ class TestValidation(ProfileTestCase):
         for key in COUNTS:
             for value in NOT_COUNTS:
                 with self.subTest(key=key, value=value), self.invalid(
-                        "'own'", key, repr(value)[:15], 'a whole number from 0'):
+                        "'own'", key, repr(value)[:15],
+                        'a whole number from 0'):
                     _profile(**{key: value})
 
     def test_what_cannot_be_is_refused_with_what_was_expected(self):
@@ -639,7 +640,7 @@ class TestOwnFile(ProfileTestCase):
 
     def test_a_key_that_is_unknown_names_the_likely_one(self):
         self.refuses('own: {saturation_kpbs: 17}\n', "'own'",
-                     "'saturation_kpbs'", '17',
+                     "'saturation_kpbs'",
                      "nearest name: saturation_kbps")
         self.refuses('own: {name: x, max_tunnels: 5}\n', "'own'", "'name'")
         self.refuses('own: {5: x}\n', "'own'", '5')
