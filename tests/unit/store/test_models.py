@@ -65,7 +65,7 @@ class ResumingTestCase(base.StoreTestCase):
             self.store.write([base.fitted(1)],
                              unmodelled=[self._unmodelled(1)])
         with self.assertRaisesRegex(exceptions.InvalidInput,
-                                    'source: 3; expected a string'):
+                                    'source: 3; expected text'):
             self._unmodelled(1, source=3)
 
     def test_the_basis_of_a_pass_is_what_the_others_tell(self):
