@@ -4,7 +4,8 @@
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import base
 
-__all__ = ['find_model', 'find_uuid', 'names', 'unseen_groups']
+__all__ = ['find_model', 'find_uuid', 'names', 'unseen_groups',
+           'unseen_remarks']
 
 
 def find_model(store, text):
@@ -57,7 +58,8 @@ def _find(store, text):
     named = [uuid for uuid, name in names(store).items() if name == text]
     if len(named) > 1:
         raise exceptions.InvalidInput(
-            thing=f'name {text}', seen=f'{len(named)} instances have this name',
+            thing=f'name {text}',
+            seen=f'{len(named)} instances have this name',
             expected=f'one of their uuids: {", ".join(named)}')
     return named[0] if named else canonical
 
@@ -76,3 +78,9 @@ def unseen_groups(store, flavor, project):
         existing = {getattr(group, kind) for group in groups} - {None}
         if value is not None and value not in existing:
             yield kind, value, sorted(existing)
+
+
+def unseen_remarks(store, flavor, project) -> list[str]:
+    """Return a remark on each group without instances."""
+    return [f'No instance has {kind} {value!r}: that is how a new one counts.'
+            for kind, value, _ in unseen_groups(store, flavor, project)]

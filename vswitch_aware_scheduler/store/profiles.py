@@ -59,7 +59,7 @@ class HostProfile:
     updated_at: float | None = None
 
     def __post_init__(self) -> None:
-        checks.fields(f'host {self.host}', self, _KINDS)
+        checks.fields(f'host {self.host!r}', self, _KINDS)
 
 
 @database.reader

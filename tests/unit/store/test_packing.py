@@ -109,7 +109,7 @@ class StoredModelTestCase(unittest.TestCase):
 class HostProfileTestCase(unittest.TestCase):
 
     def test_values_that_make_no_sense_are_refused(self):
-        for wrong, message in (({'host': ''}, 'its name'),
+        for wrong, message in (({'host': ''}, "host '': host"),
                                ({'profile': ''}, 'profile'),
                                ({'source': ''}, 'source'),
                                ({'overrides': [1]}, 'overrides'),

@@ -53,7 +53,7 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
             self.change(records.begin_move, move, 't1', LEASE, base.NOW)
         self.assertIsNone(self.take())
         self.change(records.begin_move, move, 't1', LEASE, base.NOW)
-        with self.assertRaisesRegex(exceptions.StoreChanged, 'has begun'):
+        with self.assertRaisesRegex(exceptions.StoreChanged, 'state of move'):
             self.change(records.begin_move, move, 't1', LEASE, base.NOW)
         self.assertEqual(['begun', 'planned'], self.states())
         self.assertEqual(1, len(self.store.moves(state=records.BEGUN)))

@@ -223,10 +223,8 @@ def add_room(fleet: view.FleetView, its_rows: list[dict], remarks: list[str],
     if fleet.flavors_read_at is not None:
         checks.check('flavor', flavor, checks.one_of(
             sorted(flavors) or ['those of Nova: it has none']))
-    remarks += [
-        f'No instance has {kind} {value!r}: that is how a new one counts.'
-        for kind, value, _ in instances.unseen_groups(
-            fleet.store, None if flavors.get(flavor) else flavor, project)]
+    remarks += instances.unseen_remarks(
+        fleet.store, None if flavors.get(flavor) else flavor, project)
     demand = fleet.demand(None, flavor, project)
     rooms = room.room(fleet, [row['host'] for row in its_rows], demand,
                       progress)

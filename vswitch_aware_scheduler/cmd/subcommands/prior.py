@@ -112,10 +112,8 @@ class Show(base.Show):
         states = sorted(zip(law.rates.tolist(), law.probabilities.tolist()),
                         key=lambda state: sum(state[0][:2]))
         return {
-            'prior_of': prior_of, 'remarks': [
-                f'No instance has {kind} {value!r}: that is how a new one '
-                f'counts.' for kind, value, _ in instances.unseen_groups(
-                    target, arguments.flavor, arguments.project)],
+            'prior_of': prior_of, 'remarks': instances.unseen_remarks(
+                target, arguments.flavor, arguments.project),
             'mean': rates.by_name(law.mean.tolist(), law.packets_known),
             'above_capacity': {
                 kind: traffic_prior.share_above(law, policy.capacities)
