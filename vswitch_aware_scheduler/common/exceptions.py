@@ -162,6 +162,8 @@ class StoreInterrupted(StoreError):
 class StoreMissing(StoreError):
     """There is no store at the URL, or it has no schema."""
 
+    msg_fmt = 'store {store}: {seen}; run "vswitch-manage db sync" to make it'
+
 
 class StoreVersionError(StoreError):
     """The schema or a record of the store has another version."""

@@ -104,9 +104,8 @@ def require_file(url: sa.URL) -> None:
     if os.path.exists(path):
         raise exceptions.StoreError(
             f'store {hide_password(url)}: {path} is not a file')
-    raise exceptions.StoreMissing(
-        f'store {hide_password(url)}: there is no such file; run '
-        f'"vswitch-manage db sync" to make it')
+    raise exceptions.StoreMissing(store=hide_password(url),
+                                  seen='there is no such file')
 
 
 def create(url: sa.URL, timeout_seconds: float, *, new_file: bool = False,

@@ -359,8 +359,9 @@ def count_all(series: abc.Sequence[rate_series.RateSeries],
     """
     results: list[typing.Any] = [
         None if len(recording) else exceptions.NotEnoughSamples(
-            f'instance {recording.instance_uuid}: no usable sample '
-            f'({recording.refused.total} refused); expected at least one')
+            thing=f'samples of instance {recording.instance_uuid}',
+            seen=f'none is usable ({recording.refused.total} refused)',
+            expected='at least one')
         for recording in series]
     batch, samples = [], 0
     for i, recording in enumerate(series):
@@ -616,12 +617,12 @@ def lack_of_history(counts: TransitionCounts, min_samples: int = MIN_SAMPLES
     samples = counts.total_samples
     if samples < min_samples:
         return exceptions.NotEnoughSamples(
-            f'history of {samples:g} samples is too short; expected at least '
-            f'{min_samples}')
+            thing='number of samples', seen=f'{samples:g}',
+            expected=f'at least {min_samples}')
     if not counts.peaks[:, 0].any():
         return exceptions.NotEnoughSamples(
-            f'no traffic in {samples:g} samples: nothing to learn from; '
-            f'expected at least one sample above zero')
+            thing='traffic', seen=f'none in {samples:g} samples',
+            expected='at least one sample above zero')
     return None
 
 
