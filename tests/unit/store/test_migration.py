@@ -136,7 +136,7 @@ class FileTestCase(base.StoreTestCase):
 
     def test_an_unknown_version_is_refused_before_anything_is_made(self):
         with self.assertRaisesRegex(exceptions.StoreVersionError,
-                                    'version: 9999; expected'):
+                                    'version: .9999.; expected'):
             migration.sync(self.url, '9999')
         self.assertFalse(os.path.exists(self.path))
 
