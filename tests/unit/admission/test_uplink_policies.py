@@ -103,7 +103,7 @@ class TestUplinkPolicies(unittest.TestCase):
         good = keys('tor', saturation_kbps='5e6')
         for key, value, expected in (
                 ('profile', 'nonesuch', 'expected one of fast, slow'),
-                ('admission_policy', 'guess', 'expected average or'),
+                ('admission_policy', 'guess', 'expected one of average,'),
                 ('overload_probability', '1.5', 'expected a number 0..1'),
                 ('overload_probability', 'nan', 'expected a number 0..1'),
                 ('overload_probability', 'few', 'expected a number 0..1'),
