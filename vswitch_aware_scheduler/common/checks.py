@@ -8,6 +8,7 @@ thing in a message names the value, for example ``mix m.yaml: flavor 'a'``.
 from collections import abc
 import math
 import numbers
+import sys
 import typing
 
 from vswitch_aware_scheduler.common import exceptions
@@ -45,13 +46,13 @@ def text(most: int, default: object = ...) -> Kind:
         value, str) and 0 < len(value) <= most, default=default)
 
 
-def number(low: float = 0.0, high: float = math.inf, above: bool = False,
-           default: object = ...) -> Kind:
+def number(low: float = 0.0, high: float = sys.float_info.max,
+           above: bool = False, default: object = ...) -> Kind:
     """Return the kind of numbers from ``low``, or above it, to ``high``."""
     return Kind(
         f'a number {"above" if above else "from"} {low:g}' + _to(high),
         lambda value: _is(value, numbers.Real) and low <= value <= high
-        and value < math.inf and not (above and value == low), float, default)
+        and not (above and value == low), float, default)
 
 
 def number_of(expected: str, is_valid: abc.Callable[[float], object]) -> Kind:

@@ -85,7 +85,8 @@ class Superposition:
     def _require_model(self, candidate: object, position: object) -> None:
         if not isinstance(candidate, model.TrafficModel):
             raise exceptions.InvalidModel(
-                thing=f'model {position} of the overlay', value=candidate,
+                thing=f'model {position} of the overlay',
+                seen=f'a {type(candidate).__name__}',
                 expected='a TrafficModel')
         if self._weights[2] and not candidate.packets_known:
             raise exceptions.InvalidModel(

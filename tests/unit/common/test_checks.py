@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.common import exceptions
 #: kind, valid values and their results, invalid values, text of the kind
 KINDS = (
     (checks.number(), ((0, 0.0), (np.float64(2), 2.0)),
-     (-1, math.nan, math.inf, True, '1', None), 'a number from 0'),
+     (-1, math.nan, math.inf, 10 ** 400, True, '1', None), 'a number from 0'),
     (checks.number(1, 2, above=True, default=None), ((2, 2.0), (None, None)),
      (1, 2.5), 'a number above 1 to 2'),
     (checks.whole(1, 3), ((1, 1), (np.int64(3), 3)), (0, 4, 2.0, False),

@@ -141,7 +141,7 @@ class TestMerging(EstimateTestCase):
         later = dataclasses.replace(_counted([1], times=[900]),
                                     period_seconds=60.0)
         self.assertRefused(exceptions.InvalidSeries,
-                           ('60.0 s', '300.0 s'), _counted([1]).merged,
+                           ('60.0', '300.0'), _counted([1]).merged,
                            later)
 
     def test_a_gap_between_the_two_is_a_step_across_a_gap(self):
@@ -215,7 +215,7 @@ class TestAgeing(EstimateTestCase):
     def test_a_factor_is_above_zero_and_at_most_one(self):
         for factor in (0, -1, 1.001, float('nan'), float('inf')):
             self.assertRefused(exceptions.InvalidSeries,
-                               ('factor', str(factor), '<= 1'),
+                               ('factor', str(factor), 'above 0 to 1'),
                                _counted([1]).aged, factor)
 
     def test_lack_of_history_is_what_a_fit_would_raise(self):
@@ -367,7 +367,7 @@ class TestFit(EstimateTestCase):
     def test_a_history_without_traffic_is_refused(self):
         for fit in (estimate.fit_model, estimate.fit_on_off):
             self.assertRefused(exceptions.NotEnoughSamples,
-                               ('no traffic', '50'), fit,
+                               ('traffic: none', '50'), fit,
                                _counted([0.0] * 50))
 
     def _unsplit(self, fitted, history):

@@ -643,7 +643,7 @@ class TestValidation(OverlayTestCase):
         for capacity in (0, -1, NAN, INF, -INF, None, 'fast', [1, 2],
                          10 ** 400):
             with self.subTest(capacity=capacity):
-                self.assertInvalid(('capacity', '> 0'), Overlay, [],
+                self.assertInvalid(('capacity', 'above 0'), Overlay, [],
                                    capacity)
 
     def test_a_dimension_is_a_known_name_or_three_weights(self):
