@@ -95,11 +95,7 @@ class TelemetryError(VSwitchError):
 
 
 class TelemetryNotConfigured(TelemetryError):
-    """No option names the source of traffic samples.
-
-    An option with an invalid value raises another error. A driver may raise
-    this error in its constructor.
-    """
+    """No option names the source of traffic samples."""
 
 
 class NothingMeasured(VSwitchError):
@@ -153,10 +149,7 @@ class StoreDamaged(StoreError):
 
 
 class StoreInterrupted(StoreError):
-    """The database has ended a transaction, which may succeed if repeated.
-
-    Another transaction had priority, or the connection was lost.
-    """
+    """The database has ended a transaction, which may succeed if repeated."""
 
 
 class StoreMissing(StoreError):

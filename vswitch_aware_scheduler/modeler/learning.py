@@ -78,8 +78,7 @@ class LearningSettings:
         and those of the database and of telemetry; None: not checked
     :ivar only_of_inventory: whether instances that are missing in the
         inventory are ignored, if there is an inventory
-    :raises InvalidInput: if a value is invalid; the message names the setting,
-        the value and the valid values
+    :raises InvalidInput: if a value is invalid
     """
 
     source: str

@@ -131,10 +131,7 @@ _NUMBERS = dict(_rules())
 
 def _number(owner: str, key: str, value: typing.Any,
             thing: str | None = None) -> float:
-    """Return the value of a key as a number of the type that it requires.
-
-    :raises InvalidInput: if it is invalid
-    """
+    """Return the value of a key as a number of the type that it requires."""
     kind = _NUMBERS[key]
     if isinstance(value, str) and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
         kind = kind._replace(expected=f'{kind.expected}; YAML reads {value} '
