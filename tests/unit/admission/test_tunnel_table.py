@@ -216,6 +216,6 @@ class TestProfile(unittest.TestCase):
     def test_a_unit_that_is_not_known_is_told(self):
         with self.assertRaisesRegex(
                 exceptions.InvalidInput,
-                "tunnel_unit: 'network'; expected one of instances, .*did "
-                "you mean 'networks'"):
+                "tunnel_unit: 'network'; expected one of instances, .*"
+                'nearest name: networks'):
             profile.SwitchProfile('x', max_tunnels=5, tunnel_unit='network')
