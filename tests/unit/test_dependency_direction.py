@@ -49,7 +49,8 @@ MAY_IMPORT = {
     'tempest_plugin': set(),
 }
 # Loaded with nothing but numpy.
-PURE = ('traffic', 'common.exceptions', 'common.plain_text')
+PURE = ('traffic', 'common.checks', 'common.exceptions',
+        'common.plain_text')
 NUMERICAL = {'numpy'}
 NOVA = {'nova'}
 MAY_IMPORT_NOVA = ('scheduler', 'lab.demo')

@@ -2,16 +2,18 @@
 """Reads and checks the ``vswitch:*`` keys of aggregate metadata."""
 
 from collections import abc
+import contextlib
 import dataclasses
 import typing
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-__all__ = ['Keys', 'PREFIX', 'Stated', 'UPLINK', 'expected_keys',
-           'refusing', 'usable_profile']
+__all__ = ['Keys', 'PREFIX', 'Stated', 'UPLINK', 'unknown_key',
+           'kind_of', 'usable_profile']
 
 #: (aggregate name, its metadata) of several aggregates.
 Metadata: typing.TypeAlias = abc.Iterable[tuple[str, abc.Mapping[str, str]]]
@@ -20,8 +22,6 @@ Item: typing.TypeAlias = tuple[str, str, str]
 Profiles: typing.TypeAlias = abc.Mapping[str, vswitch_profile.SwitchProfile]
 #: Receives a topic, and the problem or None.
 Report: typing.TypeAlias = abc.Callable[[str, str | None], object]
-#: Receives where, key and text; raises InvalidOverride.
-Check: typing.TypeAlias = abc.Callable[[str, str, str], None]
 
 #: Prefix of the keys of aggregates and of the extra specs of flavors.
 PREFIX = 'vswitch:'
@@ -30,23 +30,20 @@ PREFIX = 'vswitch:'
 UPLINK = 'vswitch:uplink'
 
 
-def refusing(expected: str, fits: abc.Callable[[str], bool]) -> Check:
-    """Return a check of the values of a metadata key."""
-    def check(where: str, key: str, text: str) -> None:
-        try:
-            good = fits(text)
-        except (TypeError, ValueError, OverflowError):
-            good = False
-        if not good:
-            raise exceptions.InvalidOverride(
-                f'{where}: {key}: {text!r}; expected {expected}')
-    return check
+def kind_of(expected: str, fits: abc.Callable[[str], bool]) -> checks.Kind:
+    """Return the kind of texts that a function accepts; it may raise."""
+    def is_valid(text):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return fits(text)
+    return checks.Kind(expected, is_valid)
 
 
-def expected_keys(key: str, keys: abc.Iterable[str]) -> str:
-    """Return the end of an error message about a key that does not exist."""
-    return (f'expected no key but {", ".join(keys)}'
-            + plain_text.nearest(key, keys, PREFIX))
+def unknown_key(thing: str, key: str, text: str, keys: abc.Iterable[str]
+                ) -> exceptions.InvalidInput:
+    """Return the error about a key that does not exist."""
+    return exceptions.InvalidInput(
+        thing=f'{thing}{key}', value=text, expected='no key but '
+        + ', '.join(keys) + plain_text.nearest(key, keys, PREFIX))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +69,7 @@ class Keys:
     def __init__(self, prefix: str, profiles: Profiles, policy: str,
                  overload_probability: float, prediction_margin: float,
                  numbers: abc.Iterable[str], report: Report,
-                 others: dict[str, Check] | None = None) -> None:
+                 others: dict[str, checks.Kind] | None = None) -> None:
         self._profile = prefix + 'profile'
         self._numbers = {prefix + name: name for name in numbers}
         self._policy = prefix + 'admission_policy'
@@ -82,19 +79,15 @@ class Keys:
                           self._limit: {overload_probability: None},
                           self._margin: {prediction_margin: None}}
         self._report = report
-        self._checks = {
-            self._profile: refusing(
-                f'one of {", ".join(sorted(profiles))}',
-                profiles.__contains__),
-            self._policy: refusing(
-                f'{admission.AVERAGE} or {admission.PROBABILITY}',
-                (admission.AVERAGE, admission.PROBABILITY).__contains__),
-            self._limit: refusing('a number 0..1',
-                                  lambda text: 0 <= float(text) <= 1),
-            self._margin: refusing('a number 0.001..1000',
-                                   lambda text: .001 <= float(text) <= 1000),
-            **{prefix + name: check for name, check in (others or {}).items()},
-            **dict.fromkeys(self._numbers, self._check_number)}
+        self._kinds = {
+            self._profile: checks.one_of(sorted(profiles)),
+            self._policy: checks.one_of(
+                (admission.AVERAGE, admission.PROBABILITY)),
+            self._limit: kind_of('a number 0..1',
+                                 lambda text: 0 <= float(text) <= 1),
+            self._margin: kind_of('a number 0.001..1000',
+                                  lambda text: .001 <= float(text) <= 1000),
+            **{prefix + name: kind for name, kind in (others or {}).items()}}
 
     def read(self, items: abc.Iterable[Item]) -> Stated:
         """Return the valid values of sorted metadata; report invalid ones."""
@@ -102,7 +95,14 @@ class Keys:
         for name, key, value in items:
             where = f'aggregate {name}'
             try:
-                self._checks.get(key, self._refuse)(where, key, value)
+                if key in self._numbers:
+                    vswitch_profile.override_number(self._numbers[key], value,
+                                                    where)
+                elif key in self._kinds:
+                    checks.check(f'{where}: {key}', value, self._kinds[key])
+                else:
+                    raise unknown_key(f'{where}: ', key, value,
+                                      [*self._kinds, *self._numbers])
                 self._report(f'{where} {key}', None)
             except exceptions.InvalidInput as error:
                 self._report(f'{where} {key}', f'{error}; it is ignored')
@@ -116,13 +116,6 @@ class Keys:
             admission.most_cautious(all_values[self._policy]),
             min(map(float, all_values[self._limit])),
             max(map(float, all_values[self._margin])))
-
-    def _refuse(self, where: str, key: str, text: str) -> None:
-        raise exceptions.InvalidOverride(
-            f'{where}: {key}: {text!r}; {expected_keys(key, self._checks)}')
-
-    def _check_number(self, where: str, key: str, text: str) -> None:
-        vswitch_profile.override_number(self._numbers[key], text, where)
 
 
 def usable_profile(

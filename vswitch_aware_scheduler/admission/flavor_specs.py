@@ -6,7 +6,6 @@ Scheduler and modeler derive the same law from the same flavor. Pure; no Nova.
 
 from collections import abc
 import functools
-import reprlib
 import typing
 
 import numpy as np
@@ -36,8 +35,7 @@ EXTRA_SPECS = {
 #: demand.
 LARGEST = 8_000_000_000
 
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = 80
+_SPEC = 'flavor extra spec '
 
 #: Key with the uuid of the instance whose learned model applies to all
 #: instances of the flavor.
@@ -70,9 +68,8 @@ def read(extra_specs: abc.Mapping[str, str],
     except exceptions.InvalidInput as error:
         problems.append(f'{error}: its vswitch: extra specs are ignored')
     problems += [
-        f'flavor extra spec {key}: {_BRIEF.repr(extra_specs[key])}; '
-        f'{aggregate_metadata.expected_keys(key, _KEYS)}; it is ignored'
-        for key in sorted(extra_specs)
+        f'{aggregate_metadata.unknown_key(_SPEC, key, text, _KEYS)}; it is '
+        'ignored' for key, text in sorted(extra_specs.items())
         if key.startswith(aggregate_metadata.PREFIX) and key not in _KEYS]
     return stated, '; '.join(problems) or None
 
@@ -88,9 +85,9 @@ def law_of(extra_specs: abc.Mapping[str, str], laws: Laws) -> Statement | None:
     if law is not None:
         return law, 'flavor'
     if named is not None:
-        raise exceptions.InvalidOverride(
-            f'flavor extra spec {MODEL_EXTRA_SPEC}: {named!r}; expected the '
-            f'uuid of an instance that has a learned model')
+        raise exceptions.InvalidInput(
+            thing=_SPEC + MODEL_EXTRA_SPEC, value=named,
+            expected='the uuid of an instance that has a learned model')
     return None
 
 
@@ -98,7 +95,7 @@ def law_of_extra_specs(
         extra_specs: abc.Mapping[str, str]) -> rate_law.RateLaw | None:
     """Return the RateLaw that a flavor's numbers describe, or None.
 
-    :raises InvalidOverride: if a number is invalid
+    :raises InvalidInput: if a number is invalid
     """
     numbers = {}
     for key in EXTRA_SPECS:
@@ -109,7 +106,7 @@ def law_of_extra_specs(
     if not numbers:
         return None
     if not any(rates.values()):
-        raise exceptions.InvalidOverride(
+        raise exceptions.InvalidInput(
             f'flavor extra specs {sorted(numbers)}: no rate is above 0; '
             f'expected vswitch:egress_kbps, vswitch:ingress_kbps or '
             f'vswitch:kpps')
@@ -117,7 +114,7 @@ def law_of_extra_specs(
     if on is None and off is None:
         return _law(**rates)
     if not on or not off:
-        raise exceptions.InvalidOverride(
+        raise exceptions.InvalidInput(
             f'flavor extra specs: vswitch:on_seconds = {on}, '
             f'vswitch:off_seconds = {off}; expected two numbers above 0, or '
             f'neither of these specs')
@@ -143,7 +140,7 @@ def _whole_number(key: str, text: str) -> int:
     except (TypeError, ValueError):
         value = -1
     if not 0 <= value <= LARGEST:
-        raise exceptions.InvalidOverride(
-            f'flavor extra spec {key}: {_BRIEF.repr(text)}; expected a whole '
-            f'number, 0 <= number <= {LARGEST}')
+        raise exceptions.InvalidInput(
+            thing=_SPEC + key, value=text,
+            expected=f'a whole number from 0 to {LARGEST}')
     return value

@@ -9,6 +9,7 @@ import typing
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler.admission import flavor_specs
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['ENFORCE', 'HostPolicies', 'OBSERVE']
@@ -46,11 +47,10 @@ class HostPolicies:
         self._keys = aggregate_metadata.Keys(
             aggregate_metadata.PREFIX, profiles, policy, overload_probability,
             prediction_margin, vswitch_profile.OVERRIDABLE_KEYS, self._report,
-            {key: aggregate_metadata.refusing(
-                ' or '.join(words), words.__contains__) for key, words in (
-                    (_JUDGE, ('true', 'false')),
-                    (_ENFORCEMENT, (ENFORCE, OBSERVE)),
-                    (_MIGRATE, flavor_specs.MIGRATE_VALUES))})
+            {key: checks.one_of(words) for key, words in (
+                (_JUDGE, ('true', 'false')),
+                (_ENFORCEMENT, (ENFORCE, OBSERVE)),
+                (_MIGRATE, flavor_specs.MIGRATE_VALUES))})
         self._known = {}         # arguments -> (HostPolicy, its reports)
 
     def find(self, metadata: aggregate_metadata.Metadata,

@@ -10,7 +10,7 @@ import typing
 
 import numpy as np
 
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
@@ -31,6 +31,10 @@ PROBABILITY = 'probability'
 
 #: Relative tolerance for comparing probabilities that may be equal.
 TOLERANCE = 1e-9
+
+_KINDS = {'policy': checks.one_of((AVERAGE, PROBABILITY)),
+          'overload_probability': checks.number(0, 1),
+          'prediction_margin': checks.number(above=True)}
 
 
 def most_cautious(policies: abc.Collection[str]) -> str:
@@ -64,18 +68,7 @@ class HostPolicy:
     prediction_margin: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.policy not in (AVERAGE, PROBABILITY):
-            raise exceptions.InvalidOverride(
-                f'admission policy: {self.policy!r}; expected {AVERAGE!r} or '
-                f'{PROBABILITY!r}')
-        if not 0 <= self.overload_probability <= 1:
-            raise exceptions.InvalidOverride(
-                f'overload probability: {self.overload_probability!r}; '
-                f'expected 0..1')
-        if not 0 < self.prediction_margin < np.inf:
-            raise exceptions.InvalidOverride(
-                f'prediction margin: {self.prediction_margin!r}; expected a '
-                f'number above 0')
+        checks.fields('host policy', self, _KINDS)
 
     @property
     def limit_in_force(self) -> float:

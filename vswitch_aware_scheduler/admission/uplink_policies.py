@@ -58,13 +58,13 @@ class UplinkPolicies:
         self._keys = aggregate_metadata.Keys(
             f'{PREFIX}_', profiles, policy, overload_probability,
             prediction_margin, _NUMBERS, report, {
-                'mapping_entries': aggregate_metadata.refusing(
+                'mapping_entries': aggregate_metadata.kind_of(
                     f'a whole number, 0 <= number <= {_MOST_ENTRIES}',
                     lambda text: 0 <= int(text) <= _MOST_ENTRIES),
-                'mapping_interfaces': aggregate_metadata.refusing(
+                'mapping_interfaces': aggregate_metadata.kind_of(
                     f'a whole number, 1 <= number <= {_MOST_ENTRIES}',
                     lambda text: 1 <= int(text) <= _MOST_ENTRIES),
-                'same_host_share': aggregate_metadata.refusing(
+                'same_host_share': aggregate_metadata.kind_of(
                     'a number 0 <= share < 1',
                     lambda text: 0 <= float(text) < 1)})
         self._known = {}         # name -> (what decides, Uplink or None)

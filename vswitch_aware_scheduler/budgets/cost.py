@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vswitch_aware_scheduler.budgets import rules
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import checks
 
 __all__ = ['KBIT_PER_MIB', 'MigrationCost', 'added_overload', 'migration']
 
@@ -50,15 +50,11 @@ def migration(memory_mib: float, dirty_kbps: float, link_kbps: float,
         continues
     :raises InvalidInput: if a number is negative or the link has no capacity
     """
-    for name, value in (('memory', memory_mib), ('dirty rate', dirty_kbps),
-                        ('downtime', most_downtime_seconds)):
-        if not 0 <= value < np.inf:
-            raise exceptions.InvalidInput(
-                f'{name}: {value}; expected a finite number from 0')
-    if not 0 < link_kbps < np.inf:
-        raise exceptions.InvalidInput(
-            f'link of the migration: {link_kbps} kbit/s; expected a finite '
-            f'number above 0')
+    for name, value, above in (
+            ('memory', memory_mib, False), ('dirty rate', dirty_kbps, False),
+            ('downtime', most_downtime_seconds, False),
+            ('link of the migration in kbit/s', link_kbps, True)):
+        checks.check(name, value, checks.number(above=above))
     remaining, seconds, transferred = memory_mib * KBIT_PER_MIB, 0.0, 0.0
     for _ in range(_MOST_ROUNDS):
         needed = remaining / link_kbps

@@ -110,10 +110,10 @@ class Executor:
                                   LEASE_SECONDS)
         if other is not None:
             raise exceptions.StoreError(
-                f'lock of rebalancing in the store {self._store.url}: held '
-                f'by {other}; expected a free lock: only one process at a '
-                f'time migrates instances. The lock of a killed process '
-                f'expires after {LEASE_SECONDS:g} s')
+                thing=f'lock of rebalancing in the store {self._store.url}',
+                seen=f'held by {other}', expected='a free lock: only one '
+                'process at a time migrates instances. The lock of a killed '
+                f'process expires after {LEASE_SECONDS:g} s')
         self._token = token
         return self
 
@@ -128,8 +128,7 @@ class Executor:
         """
         if not records.keep_lock(self._store, self._token, LEASE_SECONDS):
             raise exceptions.StoreChanged(
-                'lock of rebalancing: held by another process; this process '
-                'has lost the lock and begins no further migration')
+                thing='holder of the lock of rebalancing')
 
     def keeping(self, progress: Callable | None = None) -> Callable:
         """Return a progress callback that renews the lock now and then."""

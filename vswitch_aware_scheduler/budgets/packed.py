@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vswitch_aware_scheduler.budgets import rules
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import series as rate_series
@@ -56,13 +57,10 @@ def pack(sums: npt.ArrayLike, alone: npt.ArrayLike, capacity: float) -> bytes:
     :raises InvalidInput: if the capacity or a sum is invalid
     """
     sums = np.asarray(sums, dtype=float)
-    if not 0 < capacity < np.inf:
-        raise exceptions.InvalidInput(
-            f'capacity: {capacity}; expected a finite number above 0')
+    checks.check('capacity', capacity, checks.number(above=True))
     is_known = ~np.isnan(sums)
-    if (sums[is_known] < 0).any():
-        raise exceptions.InvalidInput(
-            f'sum of a host: {sums[is_known].min()}; expected 0 or more')
+    checks.check('sum of a host', sums[is_known].min(initial=0.0),
+                 checks.number())
     share = np.where(is_known, sums, 0.0) / capacity
     steps = np.rint(np.minimum(share * STEPS, _UNKNOWN - 1))
     steps = np.where(share > 1 + rules.TOLERANCE, np.maximum(steps, STEPS + 1),
@@ -80,8 +78,8 @@ def unpack(packed: bytes, slots: int,
     """
     if len(packed) != bytes_needed(slots):
         raise exceptions.InvalidInput(
-            f'packed sums of {slots} slots: {len(packed)} bytes; expected '
-            f'{bytes_needed(slots)}')
+            thing=f'bytes of packed sums of {slots} slots', value=len(packed),
+            expected=bytes_needed(slots))
     steps = np.frombuffer(packed, _KIND, slots)
     return np.where(
         steps == _UNKNOWN, np.nan, steps / STEPS * capacity), np.unpackbits(

@@ -127,33 +127,34 @@ def _measured(store, now):
                in store.error_budgets().items() if kind == 'host'}
     if not budgets:
         raise exceptions.NothingMeasured(
-            f'error budgets in the store {store.url}: none; expected budgets '
-            f'of hosts with a switch profile and instances, which '
-            f'vswitch-modeler writes. Run "vswitch-status check" to see what '
-            f'is missing')
+            thing='error budgets', store=store.url, seen='none',
+            hint='expected budgets of hosts with a switch profile and '
+            'instances, which vswitch-modeler writes. Run "vswitch-status '
+            'check" to see what is missing')
     sums = packed.history(store, 'host', now, days=WINDOW_DAYS)
     is_known = [of_host.known for of_host in sums.values() if of_host.limits]
     # From the first to the last slot that is known for any host.
     known_slots = np.flatnonzero(np.any(is_known, axis=0))
     if not is_known or not known_slots.size:
         raise exceptions.NothingMeasured(
-            f'measured traffic of hosts in the store {store.url}: none in '
-            f'the last {WINDOW_DAYS} days; check that vswitch-modeler runs '
-            f'and that telemetry has samples')
+            thing='measured traffic of hosts', store=store.url,
+            seen=f'none in the last {WINDOW_DAYS} days', hint='check that '
+            'vswitch-modeler runs and that telemetry has samples')
     sums = {host: of_host.part(known_slots[0], known_slots[-1] + 1)
             for host, of_host in sums.items()}
     slots = next(iter(sums.values())).slots
     if now - slots.end > MOST_AGE_SECONDS + slots.seconds:
         raise exceptions.NothingMeasured(
-            f'measured traffic of hosts in the store {store.url}: last update '
-            f'at {plain_text.iso_time(slots.end)}; expected at most '
-            f'{MOST_AGE_SECONDS:g} s ago: check that vswitch-modeler runs')
+            thing='measured traffic of hosts', store=store.url,
+            seen=f'last update at {plain_text.iso_time(slots.end)}',
+            hint=f'expected at most {MOST_AGE_SECONDS:g} s ago: check that '
+            'vswitch-modeler runs')
     for kind, noun in (('aggregate', 'aggregates'), ('node', 'hypervisors')):
         if store.fleet(kind).read_at is None:
             raise exceptions.NothingMeasured(
-                f'{noun} of Nova in the store {store.url}: none were read; '
-                f'check that vswitch-modeler has credentials for Nova and may '
-                f'list its {noun}')
+                thing=f'{noun} of Nova', store=store.url,
+                seen='none were read', hint='check that vswitch-modeler has '
+                f'credentials for Nova and may list its {noun}')
     placements = store.placements()
     return plan_input.MeasuredFleet(
         now, budgets, sums, slots,

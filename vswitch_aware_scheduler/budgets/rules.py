@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler import store as model_store
 
 __all__ = ['DAY_SECONDS', 'TOLERANCE', 'Terms', 'WINDOWS', 'burn_rate',
@@ -41,18 +41,12 @@ class Terms:
     most_days: float = 30.0
 
     def __post_init__(self):
-        if not 0 < self.overload_probability < 1:
-            raise exceptions.InvalidInput(
-                f'overload probability: {self.overload_probability}; '
-                f'expected a number above 0 and below 1')
-        if not 0 < self.earned_share <= 1:
-            raise exceptions.InvalidInput(
-                f'earned share: {self.earned_share}; expected a number above '
-                f'0 and at most 1')
-        if not 0 <= self.first_days <= self.most_days < np.inf:
-            raise exceptions.InvalidInput(
-                f'first and most days of budget: {self.first_days} and '
-                f'{self.most_days}; expected 0 <= first <= most')
+        checks.fields('terms of a budget', self, {
+            'overload_probability': checks.number(
+                0, np.nextafter(1, 0), above=True),
+            'earned_share': checks.number(0, 1, above=True),
+            'most_days': checks.number(),
+            'first_days': checks.number(0, self.most_days)})
 
     @classmethod
     def of(cls, budget: model_store.ErrorBudget) -> 'Terms':

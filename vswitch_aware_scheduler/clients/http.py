@@ -25,6 +25,7 @@ import requests
 
 from vswitch_aware_scheduler.clients import bounded_session
 from vswitch_aware_scheduler.clients import json_items
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
@@ -133,17 +134,12 @@ class Access:
                  'auth_type and its options instead')
         _require(self.auth is None or self.auth.get('auth_type'), 'auth_type',
                  None, 'the name of a plugin of keystoneauth1')
-        for name in ('timeout_seconds', 'max_answer_mib',
-                     'requests_per_second', 'retries', 'backoff_seconds',
-                     'connect_retries'):
-            value = getattr(self, name)
-            positive = name in ('timeout_seconds', 'max_answer_mib',
-                                'requests_per_second')
-            _require(value is None and name == 'connect_retries'
-                     or isinstance(value, (int, float))
-                     and 0 <= value < math.inf and (value or not positive),
-                     name, value, 'a finite number '
-                     + ('above 0' if positive else 'from 0'))
+        positive = checks.number(above=True)
+        checks.fields('telemetry service', self, {
+            'timeout_seconds': positive, 'max_answer_mib': positive,
+            'requests_per_second': positive, 'retries': checks.number(),
+            'backoff_seconds': checks.number(),
+            'connect_retries': checks.number(default=None)})
 
     def where(self, service_kind: str = '') -> str:
         """Return the address of the service, for messages.
@@ -161,12 +157,11 @@ def _require(is_valid, name, value, expected):
     """Raise InvalidInput, without the password of a URL."""
     if not is_valid:
         scheme, mark, address = str(value).rpartition('://')
-        shown_value = repr(scheme + mark + address.rpartition('@')[2]) \
-            if isinstance(value, str) else repr(value)
+        shown_value = scheme + mark + address.rpartition('@')[2] \
+            if isinstance(value, str) else value
         raise exceptions.InvalidInput(
-            f'{name} of a telemetry service: '
-            f'{"not set" if value is None else shown_value}; expected '
-            f'{expected}')
+            thing=f'telemetry service: {name}',
+            value=shown_value, expected=expected)
 
 
 class TemporaryFailure(Exception):
@@ -181,15 +176,9 @@ class TemporaryFailure(Exception):
 
 
 class RequestFailed(exceptions.TelemetryError):
-    """A service does not answer a request as it should.
-
-    :param values: ``source``, ``request``, ``seen`` and ``expected``
-    """
+    """A service does not answer a request as it should."""
 
     msg_fmt = 'telemetry {source}: {request}: seen {seen}; expected {expected}'
-
-    def __init__(self, **values: object):
-        super().__init__(self.msg_fmt.format(**values))
 
 
 class TooLarge(RequestFailed):

@@ -488,7 +488,7 @@ def _column(text, columns, rows):
     names = dict.fromkeys(
         [*(column.header for column in columns), *keys])
     raise exceptions.InvalidInput(
-        f'column: {text!r}; expected one of {", ".join(names)}')
+        thing='column', value=text, expected=plain_text.one_of(text, names))
 
 
 def _normal(name):

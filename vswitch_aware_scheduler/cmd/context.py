@@ -101,18 +101,14 @@ def configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
                 f'defaults')
         return conf
     path = arguments.vswitch_config_file
-    if path is None and not any(options.find_files()):
+    if path is None and not any(options.find_files()) or (
+            path is not None and not os.access(path, os.R_OK)):
         raise exceptions.InvalidInput(
-            '--vswitch-config-file: not given; expected the '
-            'configuration file of vswitch_aware_scheduler. There is no '
-            'API server: "openstack vswitch" reads the store that this '
-            'file names. Run it on a machine of an administrator with '
-            'access to the store')
-    if path is not None and not os.access(path, os.R_OK):
-        raise exceptions.InvalidInput(
-            f'--vswitch-config-file: {path}; expected a readable file. '
-            f'There is no API server: run "openstack vswitch" on a '
-            f'machine of an administrator with access to the store')
+            thing='--vswitch-config-file', value=path, expected='a readable '
+            'configuration file of vswitch_aware_scheduler. There is no API '
+            'server: "openstack vswitch" reads the store that this file '
+            'names. Run it on a machine of an administrator with access to '
+            'the store')
     return options.read([] if path is None else [path])
 
 
@@ -159,8 +155,8 @@ def telemetry_driver(arguments, conf):
     if name not in options.TELEMETRY_GROUPS:
         if name == 'file' and arguments.path is None:
             raise exceptions.InvalidInput(
-                'path: not given; expected a file or a folder for the '
-                'telemetry driver file: --path PATH')
+                thing='path', value=None, expected='a file or a folder for '
+                'the telemetry driver file: --path PATH')
         values = {'path': arguments.path,
                   'period_seconds': arguments.period_seconds}
         return telemetry.load_driver(name, **{
@@ -170,7 +166,7 @@ def telemetry_driver(arguments, conf):
                         ('period-seconds', arguments.period_seconds)):
         if value is not None:
             raise exceptions.InvalidInput(
-                f'--{flag}: {value}; expected no --{flag}: telemetry driver '
-                f'{name} uses only the options in the group [{group}], such '
-                f'as url')
+                thing=f'--{flag}', value=value, expected=f'no --{flag}: '
+                f'telemetry driver {name} uses only the options in the group '
+                f'[{group}], such as url')
     return wiring.make_driver(conf, name)

@@ -4,7 +4,8 @@
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import base
 
-__all__ = ['find_model', 'find_uuid', 'names', 'unseen_groups']
+__all__ = ['find_model', 'find_uuid', 'names', 'unseen_groups',
+           'unseen_remarks']
 
 
 def find_model(store, text):
@@ -18,10 +19,10 @@ def find_model(store, text):
     uuid = _find(store, text)
     model = uuid and store.model(uuid)
     if not model:
-        raise exceptions.InvalidInput(
-            f'store {store.url} has no traffic model of instance {text}; '
-            f'expected the uuid or the name of an instance in the list that '
-            f'"vswitch-manage model list" prints')
+        raise exceptions.NotInList(
+            thing=f'traffic model in the store {store.url}', value=text,
+            expected='the uuid or the name of an instance',
+            command='vswitch-manage model list')
     return model
 
 
@@ -37,10 +38,9 @@ def find_uuid(store, text):
     """
     uuid = _find(store, text)
     if uuid is None:
-        raise exceptions.InvalidInput(
-            f'instance: {text!r}; expected a uuid, or the name of an instance '
-            f'in the inventory or in the list that "vswitch-manage model '
-            f'list" prints')
+        raise exceptions.NotInList(
+            thing='instance', value=text, expected='a uuid, or the name of an '
+            'instance of Nova or', command='vswitch-manage model list')
     return uuid
 
 
@@ -58,8 +58,9 @@ def _find(store, text):
     named = [uuid for uuid, name in names(store).items() if name == text]
     if len(named) > 1:
         raise exceptions.InvalidInput(
-            f'name {text}: {len(named)} instances have this name; expected '
-            f'one of their uuids: {", ".join(named)}')
+            thing=f'name {text}',
+            seen=f'{len(named)} instances have this name',
+            expected=f'one of their uuids: {", ".join(named)}')
     return named[0] if named else canonical
 
 
@@ -77,3 +78,9 @@ def unseen_groups(store, flavor, project):
         existing = {getattr(group, kind) for group in groups} - {None}
         if value is not None and value not in existing:
             yield kind, value, sorted(existing)
+
+
+def unseen_remarks(store, flavor, project) -> list[str]:
+    """Return a remark on each group without instances."""
+    return [f'No instance has {kind} {value!r}: that is how a new one counts.'
+            for kind, value, _ in unseen_groups(store, flavor, project)]

@@ -19,7 +19,7 @@ from cliff import app
 from cliff import commandmanager
 
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import checks
 
 __all__ = ['GROUP', 'App', 'main']
 
@@ -125,10 +125,8 @@ class App(app.App):
         arguments = parser.parse_args(words)
         arguments.formatter = self.options.output_format or getattr(
             arguments, 'formatter', 'table')
-        if arguments.formatter not in command.formats:
-            raise exceptions.InvalidInput(
-                f'format: {arguments.formatter}; expected '
-                f'{", ".join(command.formats)}')
+        checks.check('format', arguments.formatter,
+                     checks.one_of(command.formats))
         return command.run(arguments)
 
     def _run_unknown(self, argv):

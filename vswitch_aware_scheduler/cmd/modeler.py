@@ -171,8 +171,8 @@ def main(argv: list[str] | None = None) -> int:
         if not conf.once:
             if conf.json:
                 raise exceptions.InvalidInput(
-                    '--json: given without --once; expected both options or '
-                    'neither')
+                    thing='--json', seen='given without --once',
+                    expected='both options or neither')
             return _serve(conf, argv)
         if conf.debug:
             terminal.log_all()

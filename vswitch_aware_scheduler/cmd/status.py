@@ -62,6 +62,12 @@ def _result(code, details=None):
         code, details and plain_text.printable(details))
 
 
+_success, _warning, _failure = (
+    functools.partial(_result, code) for code in (
+        upgradecheck.Code.SUCCESS, upgradecheck.Code.WARNING,
+        upgradecheck.Code.FAILURE))
+
+
 def _needs_store(check):
     """Wrap a check so that it fails if the store or group is unreadable."""
     @functools.wraps(check)
@@ -69,7 +75,7 @@ def _needs_store(check):
         try:
             return check(checks)
         except (exceptions.CoordinationError, exceptions.StoreError) as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
+            return _failure(str(error))
     return run
 
 
@@ -94,13 +100,12 @@ class Checks(upgradecheck.UpgradeCommands):
         return store.Store(self._conf.store_url,
                            self._conf.store_timeout_seconds)
 
-    @_needs_store
     def _check_schema(self):
         newest = migration.revisions()[-1]
         version = migration.version(self._conf.store_url,
                                     self._conf.store_timeout_seconds)
         if version == newest:
-            return _result(upgradecheck.Code.SUCCESS)
+            return _success()
         found_version = f'version {version}' if version else 'no schema'
         # Newer versions are greater.
         advice = 'run "vswitch-manage db sync"'
@@ -108,44 +113,35 @@ class Checks(upgradecheck.UpgradeCommands):
             advice = tables.NEW_STORE
         elif version and version > newest:
             advice = 'upgrade this package'
-        return _result(
-            upgradecheck.Code.FAILURE,
+        return _failure(
             f'store {self._store().url} has {found_version}; expected version '
             f'{newest}: {advice}')
 
-    @_needs_store
     def _check_generation(self):
         generation = self._store().generation()
         if not generation.number:
-            return _result(upgradecheck.Code.WARNING,
-                           self._why_nothing_is_written())
+            return _warning(
+                'the store is empty, so the traffic of every instance is '
+                'assumed from its flavor or from default_egress_kbps: '
+                + self._why_no_model())
         age = self._clock() - generation.published_at
         published = (f'generation {generation.number} was published at '
                      f'{plain_text.iso_time(generation.published_at)}')
         if age < -_CLOCK_SECONDS:
-            return _result(
-                upgradecheck.Code.WARNING,
+            return _warning(
                 f'{published}, which is {-age:.0f} s in the future: the clock '
                 f'of this machine or of the modeler is wrong')
         if not self._store().has_models():
-            return _result(upgradecheck.Code.WARNING,
-                           f'{published}, and no instance has a traffic model '
-                           f'yet: {self._why_no_model()}')
+            return _warning(
+                f'{published}, and no instance has a traffic model yet: '
+                f'{self._why_no_model()}')
         limit = self._conf.max_generation_age_seconds
         if limit and age > limit:
-            return _result(
-                upgradecheck.Code.WARNING,
+            return _warning(
                 f'{published}, {math.ceil(age)} s ago; expected at most '
                 f'max_generation_age_seconds = {limit} s: check that '
                 f'vswitch-modeler runs and that telemetry has new samples')
-        return _result(upgradecheck.Code.SUCCESS,
-                       f'{published}, {max(age, 0):.0f} s ago')
-
-    def _why_nothing_is_written(self):
-        """Return what to do if the store has no generation."""
-        return ('the store is empty, so the traffic of every instance is '
-                'assumed from its flavor or from default_egress_kbps: '
-                + self._why_no_model())
+        return _success(f'{published}, {max(age, 0):.0f} s ago')
 
     def _why_no_model(self):
         """Return what to do if the store has no model."""
@@ -171,8 +167,8 @@ class Checks(upgradecheck.UpgradeCommands):
     def _check_profiles(self):
         try:
             profiles = switch_profile.profiles(self._conf.switch_profiles_file)
-        except (exceptions.InvalidProfile, OSError) as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
+        except (exceptions.InvalidInput, OSError) as error:
+            return _failure(str(error))
         problems = []
         default = self._conf.default_switch_profile or None
         if default is not None and default not in profiles:
@@ -181,8 +177,7 @@ class Checks(upgradecheck.UpgradeCommands):
             hosts = self._store().host_profiles()
             not_in_nova = facts.hosts_not_in_nova(self._store(), hosts)
         except exceptions.StoreError as error:
-            return _result(
-                upgradecheck.Code.WARNING,
+            return _warning(
                 f'profiles of hosts cannot be checked: {error}')
         for host in hosts:
             if host.profile is not None and host.profile not in profiles:
@@ -197,36 +192,29 @@ class Checks(upgradecheck.UpgradeCommands):
                 except exceptions.InvalidInput as error:
                     problems.append(str(error))
         if problems:
-            return _result(
-                upgradecheck.Code.FAILURE,
+            return _failure(
                 _some(problems) + '; expected one of '
                 + ', '.join(sorted(profiles)))
         if not_in_nova:
-            return _result(upgradecheck.Code.WARNING, not_in_nova)
+            return _warning(not_in_nova)
         return self._check_described(profiles)
 
     def _check_aggregates(self):
         try:
             problems = wiring.review_aggregates(self._all_options)
         except (exceptions.VSwitchError, OSError) as error:
-            return _result(upgradecheck.Code.WARNING,
-                           f'aggregates cannot be checked: {error}')
+            return _warning(f'aggregates cannot be checked: {error}')
         if problems is None:
-            return _result(
-                upgradecheck.Code.SUCCESS,
+            return _success(
                 f'not checked: Nova cannot be queried, because auth_type in '
                 f'the group [{options.INVENTORY_GROUP}] is not set')
-        if problems:
-            return _result(upgradecheck.Code.FAILURE, _some(problems))
-        return _result(upgradecheck.Code.SUCCESS)
+        return _failure(_some(problems)) if problems else _success()
 
-    @_needs_store
     def _check_flavors(self):
         target = self._store()
         flavors = target.fleet('flavor')
         if flavors.read_at is None:
-            return _result(
-                upgradecheck.Code.SUCCESS,
+            return _success(
                 'not checked: no vswitch-modeler has read flavors from Nova')
         laws = target.laws({
             specs[flavor_specs.MODEL_EXTRA_SPEC]
@@ -236,39 +224,33 @@ class Checks(upgradecheck.UpgradeCommands):
             f'flavor {name}: {problem}' for name, problem in (
                 (name, flavor_specs.read(specs, laws.get)[1])
                 for name, specs in sorted(flavors.facts.items())) if problem]
-        if problems:
-            return _result(upgradecheck.Code.FAILURE, _some(problems))
-        return _result(upgradecheck.Code.SUCCESS)
+        return _failure(_some(problems)) if problems else _success()
 
     def _check_nova(self):
         try:
             text = importlib.metadata.version('nova')
         except importlib.metadata.PackageNotFoundError:
-            return _result(upgradecheck.Code.SUCCESS,
-                           'nova is not installed in the Python environment '
-                           'of this command')
+            return _success('nova is not installed in the Python environment '
+                            'of this command')
         installed = f'nova {text} is installed'
         numbers = re.match(r'(\d+)(?:\.(\d+))?(?:\.(\d+))?', text)
         release = numbers and tuple(int(number or 0)
                                     for number in numbers.groups())
         first, last = _NOVA_SERIES
         if not release or not first <= release[0] <= last:
-            return _result(
-                upgradecheck.Code.WARNING,
+            return _warning(
                 f'{installed}; the plugin is tested with nova {first} to '
                 f'{last}')
         minimum = _NOVA_MINIMUMS.get(release[0], release)
         if release < minimum:
             minimum_text = '.'.join(map(str, minimum))
-            return _result(
-                upgradecheck.Code.WARNING,
+            return _warning(
                 f'{installed}; expected {minimum_text} or later: in earlier '
                 f'releases every user can set the scheduler hint '
                 f'_nova_check_type, with which filters of Nova pass every '
                 f'host. Upgrade nova, or check that the package has the fix')
-        return _result(upgradecheck.Code.SUCCESS, installed)
+        return _success(installed)
 
-    @_needs_store
     def _check_modelers(self):
         reported, warning = self._reported()
         shared = self._sharing()
@@ -308,8 +290,7 @@ class Checks(upgradecheck.UpgradeCommands):
             described = wiring.any_host_is_described(self._all_options,
                                                      self._store())
             if described:
-                return _result(upgradecheck.Code.SUCCESS,
-                               self._measured_elsewhere(profiles))
+                return _success(self._measured_elsewhere(profiles))
         except (exceptions.VSwitchError, cfg.Error, OSError) as error:
             problem = (f'neither options nor the store give a host a switch '
                        f'profile, and aggregates cannot be read ({error})')
@@ -318,8 +299,7 @@ class Checks(upgradecheck.UpgradeCommands):
                 problem += (f', unless metadata of aggregates give one; they '
                             f'are not read, as auth_type in the group '
                             f'[{options.INVENTORY_GROUP}] is not set')
-        return _result(
-            upgradecheck.Code.WARNING,
+        return _warning(
             f'{problem}; set default_switch_profile in nova.conf and here, or '
             f'run "vswitch-manage host set HOST PROFILE", or set the '
             f'property vswitch:profile of an aggregate. The profiles are: '
@@ -370,7 +350,6 @@ class Checks(upgradecheck.UpgradeCommands):
                          'see its log on that host')
         return lines, bool(silent or waiting or stopped or overdue)
 
-    @_needs_store
     def _check_schedulers(self):
         """Return what the workers of nova-scheduler have reported."""
         now = self._clock()
@@ -400,13 +379,11 @@ class Checks(upgradecheck.UpgradeCommands):
             problem = self_check.workers_problem(workers, modelers, now)
             problems = [problem] if problem else []
         if problems:
-            return _result(upgradecheck.Code.WARNING, _some(problems))
+            return _warning(_some(problems))
         if not workers:
-            return _result(upgradecheck.Code.SUCCESS,
-                           'no worker of nova-scheduler has reported yet')
-        return _result(upgradecheck.Code.SUCCESS,
-                       f'workers of nova-scheduler that report: '
-                       f'{len(reporting)}')
+            return _success('no worker of nova-scheduler has reported yet')
+        return _success(f'workers of nova-scheduler that report: '
+                        f'{len(reporting)}')
 
     @staticmethod
     def _problems_of(worker, now):
@@ -423,7 +400,6 @@ class Checks(upgradecheck.UpgradeCommands):
                              'options')
             and not (cells and topic.startswith('record of cell '))]
 
-    @_needs_store
     def _check_nova_options(self):
         """Return what is wrong with the options of nova-scheduler."""
         target = self._store()
@@ -458,37 +434,29 @@ class Checks(upgradecheck.UpgradeCommands):
             problems.append(self_check.results_problem(min(limits), hosts))
         problems = [problem for problem in problems if problem]
         if problems:
-            return _result(upgradecheck.Code.WARNING,
-                           '; '.join([*problems, *([text] if text else [])]))
-        return _result(upgradecheck.Code.SUCCESS, text)
+            return _warning('; '.join([*problems, *([text] if text else [])]))
+        return _success(text)
 
-    @_needs_store
     def _check_options(self):
         """Return which options differ although they must be equal."""
-        now = self._clock()
-        own_values = options.alike(self._conf)
         target = self._store()
         workers, modelers = target.workers(), target.modelers()
         problems = options.unknown_names(self._all_options)
-        problems += self_check.options_problems(own_values, workers, modelers,
-                                                now)
+        problems += self_check.options_problems(
+            options.alike(self._conf), workers, modelers, self._clock())
         if problems:
-            return _result(upgradecheck.Code.WARNING, _some(problems))
-        return _result(
-            upgradecheck.Code.SUCCESS,
+            return _warning(_some(problems))
+        return _success(
             None if workers or modelers else
             'neither a worker of nova-scheduler nor vswitch-modeler has '
             'reported its options yet')
 
-    @_needs_store
     def _check_budgets(self):
         if not self._conf.error_budgets:
-            return _result(upgradecheck.Code.SUCCESS,
-                           'error_budgets is not set')
+            return _success('error_budgets is not set')
         budgets = self._store().error_budgets()
         if not budgets:
-            return _result(
-                upgradecheck.Code.SUCCESS,
+            return _success(
                 'there are no error budgets yet: vswitch-modeler needs '
                 'samples of instances, an inventory, and hosts with a switch '
                 'profile and a limit')
@@ -497,8 +465,7 @@ class Checks(upgradecheck.UpgradeCommands):
                    f'overspent')
         age = time.time() - max(budget.until for budget in budgets.values())
         if age > store.FRESH_SECONDS:
-            return _result(
-                upgradecheck.Code.WARNING,
+            return _warning(
                 f'{summary}; last update: {age:.0f} s ago; expected less than '
                 f'{store.FRESH_SECONDS:.0f} s: check vswitch-modeler and '
                 f'telemetry')
@@ -511,15 +478,13 @@ class Checks(upgradecheck.UpgradeCommands):
             if budget.unknown_seconds >= max(budget.measured_seconds,
                                              store.FRESH_SECONDS)]
         if unknown:
-            return _result(
-                upgradecheck.Code.WARNING,
+            return _warning(
                 f'{summary}; the traffic of {len(unknown)} was not measured '
                 f'for most of the time, so the budget does not grow: '
                 f'{_some(unknown)}; check that telemetry has all instances '
                 f'of these hosts')
-        return _result(upgradecheck.Code.SUCCESS, summary)
+        return _success(summary)
 
-    @_needs_store
     def _check_margin(self):
         """Check that hosts which are filled above their limit are relieved."""
         target = self._store()
@@ -531,9 +496,8 @@ class Checks(upgradecheck.UpgradeCommands):
             plan.made_at >= recent for plan in target.plans())
         summary = f'smallest prediction_margin of a host: {least:g}'
         if least >= 1 or planned or self._conf.rebalance_mode != 'off':
-            return _result(upgradecheck.Code.SUCCESS, summary)
-        return _result(
-            upgradecheck.Code.WARNING,
+            return _success(summary)
+        return _warning(
             f'{summary}; rebalance_mode is off and no migration was planned '
             f'in the last seven days: if hosts in debt are not relieved, they '
             f'are overloaded for longer than overload_probability; set '
@@ -544,7 +508,7 @@ class Checks(upgradecheck.UpgradeCommands):
         url = engines.parse(self._conf.store_url)
         paths = engines.sqlite_files(url)
         if not paths:
-            return _result(upgradecheck.Code.SUCCESS)
+            return _success()
         problems = []
         for path in (os.path.dirname(paths[0]), *paths):
             with contextlib.suppress(OSError):
@@ -554,19 +518,16 @@ class Checks(upgradecheck.UpgradeCommands):
                         f'mode of {path}: {mode:04o}; expected '
                         + ('0750' if os.path.isdir(path) else '0640'))
         if not problems:
-            return _result(upgradecheck.Code.SUCCESS)
-        return _result(
-            upgradecheck.Code.WARNING,
+            return _success()
+        return _warning(
             '; '.join(problems) + ': every local user can read the store, or '
             'block all its writers with a lock; change the modes with chmod')
 
-    @_needs_store
     def _check_rows(self):
         damaged = self._store().damaged()
         if not damaged:
-            return _result(upgradecheck.Code.SUCCESS)
-        return _result(
-            upgradecheck.Code.WARNING,
+            return _success()
+        return _warning(
             f'{len(damaged)} rows of the store are damaged and ignored: '
             f'{_some(list(damaged.values()))}; vswitch-modeler replaces '
             f'models and priors, but you have to set profiles of hosts again')
@@ -575,14 +536,12 @@ class Checks(upgradecheck.UpgradeCommands):
         """Return what is wrong with the instances that telemetry has."""
         problem = wiring.unprotected(self._all_options)
         if problem:
-            return _result(upgradecheck.Code.WARNING, problem)
+            return _warning(problem)
         if self._conf.telemetry_driver == 'file':
-            return _result(upgradecheck.Code.SUCCESS,
-                           'the modeler reads files, and every instance in '
-                           'these files gets a model')
+            return _success('the modeler reads files, and every instance in '
+                            'these files gets a model')
         if not wiring.has_telemetry(self._all_options):
-            return _result(upgradecheck.Code.SUCCESS,
-                           'no telemetry service is configured')
+            return _success('no telemetry service is configured')
         unread = ''
         if self._conf.telemetry_driver in options.TELEMETRY_GROUPS:
             try:
@@ -595,29 +554,28 @@ class Checks(upgradecheck.UpgradeCommands):
                 unread = f'; telemetry cannot be read from here: {error}'
             else:
                 if findings.problems:
-                    return _result(upgradecheck.Code.WARNING,
-                                   _some(findings.problems))
-        return _result(
-            upgradecheck.Code.SUCCESS,
+                    return _warning(_some(findings.problems))
+        return _success(
             'only instances in the inventory get models; the check '
             f'"Modelers" has the number of the other instances in telemetry'
             f'{unread}')
 
-    _upgrade_checks = (('Store Schema', _check_schema),
-                       ('Store Access', _check_access),
-                       ('Stored Rows', _check_rows),
-                       ('Last Generation', _check_generation),
-                       ('Modelers', _check_modelers),
-                       ('Schedulers', _check_schedulers),
-                       ('Options', _check_options),
-                       ('Nova Options', _check_nova_options),
-                       ('Telemetry', _check_telemetry),
-                       ('Switch Profiles', _check_profiles),
-                       ('Host Aggregates', _check_aggregates),
-                       ('Flavors', _check_flavors),
-                       ('Error Budgets', _check_budgets),
-                       ('Prediction Margin', _check_margin),
-                       ('Nova Release', _check_nova))
+    _upgrade_checks = tuple((title, _needs_store(check)) for title, check in (
+        ('Store Schema', _check_schema),
+        ('Store Access', _check_access),
+        ('Stored Rows', _check_rows),
+        ('Last Generation', _check_generation),
+        ('Modelers', _check_modelers),
+        ('Schedulers', _check_schedulers),
+        ('Options', _check_options),
+        ('Nova Options', _check_nova_options),
+        ('Telemetry', _check_telemetry),
+        ('Switch Profiles', _check_profiles),
+        ('Host Aggregates', _check_aggregates),
+        ('Flavors', _check_flavors),
+        ('Error Budgets', _check_budgets),
+        ('Prediction Margin', _check_margin),
+        ('Nova Release', _check_nova)))
 
 
 def _some(problems):

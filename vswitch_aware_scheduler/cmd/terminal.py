@@ -201,9 +201,9 @@ class PrintCompletion(argparse.Action):
         try:
             import shtab
         except ImportError:
-            raise exceptions.InvalidInput(
-                f'{option_string}: the library shtab is not installed; '
-                f'install the extra "completion" of the package') from None
+            raise exceptions.NotInstalled(
+                thing=option_string, library='shtab', extra='completion'
+            ) from None
         whole = getattr(parser, 'whole_parser', lambda: parser)()
         _write(shtab.complete(whole, values))
         parser.exit()

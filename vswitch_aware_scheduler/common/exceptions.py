@@ -5,10 +5,10 @@
 
     VSwitchError
     ├── InvalidInput (also a ValueError)
+    │   ├── NotInList            a name is not among those of a list
+    │   ├── NotInstalled         an optional library is not installed
     │   ├── InvalidModel         a traffic model or a capacity is invalid
-    │   ├── InvalidSeries        samples do not form a rate series
-    │   ├── InvalidProfile       a switch profile or its file is invalid
-    │   └── InvalidOverride      aggregate metadata or an extra spec is invalid
+    │   └── InvalidSeries        samples do not form a rate series
     ├── MappingTableFull         the table of a VXLAN gateway is too small
     ├── NotEnoughSamples         a history is too short to fit a model
     ├── TelemetryError           a driver cannot deliver the requested data
@@ -20,6 +20,7 @@
     ├── SurveyError              a cloud cannot be surveyed
     └── StoreError               the store cannot be read or written
         ├── StoreChanged         another process has changed the data
+        ├── StoreDamaged         an indispensable row is damaged
         ├── StoreInterrupted     the database has ended a transaction
         ├── StoreMissing         the store or its schema does not exist
         └── StoreVersionError    the schema or a record has another version
@@ -34,7 +35,23 @@ from vswitch_aware_scheduler.common import plain_text
 
 
 class VSwitchError(Exception):
-    """Base of all errors of this project."""
+    """Base of all errors of this project.
+
+    :param message: text, or None to format ``msg_fmt`` with the values
+    :param values: values of ``msg_fmt``; ``value`` instead of ``seen``: its
+        repr, shortened, or 'not given' for None
+    """
+
+    msg_fmt = '{thing}: {seen}; expected {expected}'
+
+    def __init__(self, message: object = None, **values: object) -> None:
+        if message is None:
+            if 'value' in values:
+                value = values['value']
+                values['seen'] = 'not given' if value is None \
+                    else plain_text.brief(value)
+            message = self.msg_fmt.format(**values)
+        super().__init__(message)
 
     def __str__(self) -> str:
         return plain_text.one_line(super().__str__())
@@ -44,20 +61,25 @@ class InvalidInput(VSwitchError, ValueError):
     """A value is invalid."""
 
 
+class NotInList(InvalidInput):
+    """A name is not among those that a command prints."""
+
+    msg_fmt = '{thing}: {seen}; expected {expected} that "{command}" prints'
+
+
+class NotInstalled(InvalidInput):
+    """A library of an extra of this package is not installed."""
+
+    msg_fmt = ('{thing} needs {library}, which is not installed; install '
+               'vswitch_aware_scheduler[{extra}]')
+
+
 class InvalidModel(InvalidInput):
     """A traffic model, or a query to one, is invalid."""
 
 
 class InvalidSeries(InvalidInput):
     """Samples do not form a rate series."""
-
-
-class InvalidProfile(InvalidInput):
-    """A switch profile, or a file of them, is invalid."""
-
-
-class InvalidOverride(InvalidInput):
-    """Aggregate metadata or a flavor extra spec is invalid."""
 
 
 class MappingTableFull(VSwitchError):
@@ -73,15 +95,13 @@ class TelemetryError(VSwitchError):
 
 
 class TelemetryNotConfigured(TelemetryError):
-    """No option names the source of traffic samples.
-
-    An option with an invalid value raises another error. A driver may raise
-    this error in its constructor.
-    """
+    """No option names the source of traffic samples."""
 
 
 class NothingMeasured(VSwitchError):
     """A plan needs measured traffic, and none is available."""
+
+    msg_fmt = '{thing} in the store {store}: {seen}; {hint}'
 
 
 class CalibrationError(VSwitchError):
@@ -90,6 +110,9 @@ class CalibrationError(VSwitchError):
 
 class CoordinationError(VSwitchError):
     """The instances of this modeler's share cannot be determined."""
+
+    msg_fmt = ('backend of modeler_coordination_url: no response{seen}; '
+               'expected the members of a group')
 
 
 class ClockError(VSwitchError):
@@ -114,17 +137,28 @@ class StoreError(VSwitchError):
 class StoreChanged(StoreError):
     """Another writer has changed the data on which a write is based."""
 
+    msg_fmt = ('{thing}: changed by another process in the meantime; expected '
+               'no change')
+
+
+class StoreDamaged(StoreError):
+    """A table without whose row the store cannot be read is damaged."""
+
+    msg_fmt = ('the table {table} is damaged: {seen}; restore the store from '
+               'a backup')
+
 
 class StoreInterrupted(StoreError):
-    """The database has ended a transaction, which may succeed if repeated.
-
-    Another transaction had priority, or the connection was lost.
-    """
+    """The database has ended a transaction, which may succeed if repeated."""
 
 
 class StoreMissing(StoreError):
     """There is no store at the URL, or it has no schema."""
 
+    msg_fmt = 'store {store}: {seen}; run "vswitch-manage db sync" to make it'
+
 
 class StoreVersionError(StoreError):
     """The schema or a record of the store has another version."""
+
+    msg_fmt = '{thing} has version {seen}; expected {expected}'

@@ -12,7 +12,7 @@ import re
 import reprlib
 
 __all__ = ['brief', 'chance', 'distinct', 'first_of', 'iso_time', 'nearest',
-           'number_of', 'one_line', 'printable']
+           'number_of', 'one_line', 'one_of', 'printable']
 
 #: Maximum number of significant digits of a float.
 _MOST_DIGITS = 17
@@ -97,6 +97,11 @@ def nearest(name: str, names: abc.Iterable[str], prefix: str = '') -> str:
         name.removeprefix(prefix),
         sorted(other.removeprefix(prefix) for other in names), n=1)
     return f' (nearest name: {prefix}{near[0]})' if near else ''
+
+
+def one_of(value: object, names: abc.Collection[str]) -> str:
+    """Return the valid names as text, with the name that is nearest."""
+    return f'one of {", ".join(names)}{nearest(brief(value), names)}'
 
 
 def number_of(count: int, singular: str, plural: str) -> str:

@@ -15,9 +15,10 @@ and Evaluation of VXLAN Gateway-based Data Center Network Virtualization".
 import dataclasses
 import itertools
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.lab import stated
-from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Gateway', 'GatewayPlan', 'GatewaySite', 'InterfaceGroup',
            'Network', 'entries', 'load', 'plan', 'site_from_dict']
@@ -31,14 +32,14 @@ VNIS = range(1, 1 << 24)
 _FIRST_VLAN = 2
 _FIRST_VNI = 4096
 
-_COUNT = stated.whole()
-_VLAN = stated.whole(VLANS[0], VLANS[-1], default=None)
+_COUNT = checks.whole()
+_VLAN = checks.whole(VLANS[0], VLANS[-1], default=None)
 _GATEWAY = {
-    'interfaces': _COUNT, 'mapping_entries': stated.whole(0),
-    'switch_back': stated.Kind('true or false', lambda value: isinstance(
+    'interfaces': _COUNT, 'mapping_entries': checks.whole(0),
+    'switch_back': checks.Kind('true or false', lambda value: isinstance(
         value, bool), default=False)}
 _NETWORK = {'silos': stated.ANY, 'vlans': stated.ANY,
-            'vni': stated.whole(VNIS[0], VNIS[-1], default=None)}
+            'vni': checks.whole(VNIS[0], VNIS[-1], default=None)}
 
 
 def entries(vlans, interfaces: int, switch_back: bool) -> int:
@@ -109,8 +110,9 @@ class GatewaySite:
                 gateway = self.gateways.get(name)
                 where = f'interface group {group.name}'
                 if gateway is None:
-                    stated.refuse(f'{where}: a gateway', name, profile.one_of(
-                        name, sorted(self.gateways)))
+                    stated.refuse(
+                        f'{where}: a gateway', name,
+                        plain_text.one_of(name, sorted(self.gateways)))
                 for number in interfaces:
                     if not 1 <= number <= gateway.interfaces:
                         stated.refuse(
@@ -293,12 +295,12 @@ def _network(tenant, name, data, groups):
     for silo in silos:
         if silo not in silo_names:
             stated.refuse(f'{where}: a silo', silo,
-                          profile.one_of(silo, sorted(silo_names)))
+                          plain_text.one_of(silo, sorted(silo_names)))
     vlans = {group.name: None for group in groups.values()
              if group.silo in silos}
     for group, vlan in stated.mapping(where, network['vlans'] or {},
                                       groups).items():
-        vlans[group] = stated.check(
+        vlans[group] = checks.check(
             f'{where}: VLAN of interface group {group}', vlan, _VLAN)
     if not vlans:
         stated.refuse(f'{where}: where it is', data, 'silos, or vlans by '
@@ -310,8 +312,8 @@ def _interfaces(where, gateway, numbers):
     """Return a tuple of interfaces: the given ones, or a number from 1 on."""
     subject = f'{where}: interfaces of gateway {gateway}'
     if not isinstance(numbers, list):
-        return tuple(range(1, 1 + stated.check(subject, numbers, _COUNT)))
-    numbers = [stated.check(subject, number, _COUNT) for number in numbers]
+        return tuple(range(1, 1 + checks.check(subject, numbers, _COUNT)))
+    numbers = [checks.check(subject, number, _COUNT) for number in numbers]
     if not numbers or len(set(numbers)) < len(numbers):
         stated.refuse(subject, numbers, 'each once, and one or more')
     return tuple(numbers)

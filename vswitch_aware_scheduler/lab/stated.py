@@ -8,89 +8,33 @@ for example ``mix m.yaml: flavor 'a': cores``.
 import collections.abc
 import csv
 import io
-import math
-import numbers
 import typing
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['ANY', 'Kind', 'TEXT', 'check', 'mapping', 'named', 'number',
-           'read', 'read_csv', 'read_yaml', 'refuse', 'values', 'whole']
+__all__ = ['ANY', 'mapping', 'named', 'read', 'read_csv', 'read_yaml',
+           'refuse', 'values']
 
-_MOST = 10 ** 15
-
-
-class Kind(typing.NamedTuple):
-    """What a stated value may be.
-
-    :ivar expected: description of the valid values
-    :ivar is_valid: returns whether a value is valid
-    :ivar form: converts a valid value to the result
-    :ivar default: result if there is no value; Ellipsis: there has to be one
-    """
-
-    expected: str
-    is_valid: collections.abc.Callable
-    form: collections.abc.Callable = lambda value: value
-    default: object = ...
-
-
-ANY = Kind('any value', lambda value: True, default=None)
-TEXT = Kind('text', lambda value: isinstance(value, str))
-
-
-def number(low: float = 0.0, high: float = _MOST, above: bool = False,
-           default: object = ...) -> Kind:
-    """Return the kind of numbers from ``low``, or above it, to ``high``."""
-    return Kind(
-        f'a number {"above" if above else "from"} {low:g}' + _to(high),
-        lambda value: isinstance(value, numbers.Real)
-        and not isinstance(value, bool) and low <= value <= high
-        and value < math.inf and not (above and value == low), float, default)
-
-
-def whole(low: int = 1, high: float = _MOST, default: object = ...) -> Kind:
-    """Return the kind of whole numbers from ``low`` to ``high``."""
-    return Kind(
-        f'a whole number from {low}' + _to(high),
-        lambda value: isinstance(value, numbers.Integral)
-        and not isinstance(value, bool) and low <= value <= high, int, default)
-
-
-def _to(high):
-    return '' if high >= _MOST else f' to {high:g}'
+ANY = checks.Kind('any value', lambda value: True, default=None)
 
 
 def refuse(subject: str, value: object, expected: str,
            error: type = exceptions.InvalidInput) -> typing.NoReturn:
     """Raise an error about a value; None: it is not given."""
-    shown = 'not given' if value is None else plain_text.brief(value)
-    raise error(f'{subject}: {shown}; expected {expected}')
+    raise error(thing=subject, value=value, expected=expected)
 
 
-def check(subject: str, value, kind: Kind,
-          error: type = exceptions.InvalidInput):
-    """Return a value of a kind, converted.
-
-    :raises InvalidInput: or ``error``, if the value is invalid
-    """
-    if value is None and kind.default is not ...:
-        return kind.default
-    if not kind.is_valid(value):
-        refuse(subject, value, kind.expected, error)
-    return kind.form(value)
-
-
-def values(subject: str, data, kinds: dict[str, Kind]) -> dict:
+def values(subject: str, data, kinds: dict[str, checks.Kind]) -> dict:
     """Return the values of a mapping, by a table of the kinds of its keys.
 
     :raises InvalidInput: if the data is no mapping, or a key or a value is
         invalid
     """
     mapping(subject, data, kinds)
-    return {key: check(f'{subject}: {key}', data.get(key), kind)
+    return {key: checks.check(f'{subject}: {key}', data.get(key), kind)
             for key, kind in kinds.items()}
 
 
@@ -102,7 +46,7 @@ def mapping(subject: str, value,
     for key in value:
         if keys is not None and key not in keys:
             refuse(f'{subject}: a key', key,
-                   switch_profile.one_of(key, list(keys)))
+                   plain_text.one_of(key, list(keys)))
     return value
 
 
@@ -132,11 +76,7 @@ def read(path: str, place: str, expected: str,
 
 def read_yaml(path: str, place: str):
     """Return the plain values of a YAML file."""
-    try:
-        return switch_profile.read_yaml(
-            read(path, place, 'a YAML file'), place)
-    except exceptions.InvalidProfile as error:
-        raise exceptions.InvalidInput(str(error)) from None
+    return switch_profile.read_yaml(read(path, place, 'a YAML file'), place)
 
 
 def read_csv(text: str, place: str, required: collections.abc.Sequence[str],

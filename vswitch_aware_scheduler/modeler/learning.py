@@ -37,6 +37,7 @@ import typing
 
 import numpy as np
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import base
@@ -77,8 +78,7 @@ class LearningSettings:
         and those of the database and of telemetry; None: not checked
     :ivar only_of_inventory: whether instances that are missing in the
         inventory are ignored, if there is an inventory
-    :raises InvalidInput: if a value is invalid; the message names the setting,
-        the value and the valid values
+    :raises InvalidInput: if a value is invalid
     """
 
     source: str
@@ -90,22 +90,11 @@ class LearningSettings:
     default_kbps: float = 0.0
 
     def __post_init__(self):
-        if not (isinstance(self.source, str) and 0 < len(self.source) <= 255):
-            self._fail('source', 'a string of 1 to 255 characters')
-        if not (isinstance(self.min_samples, int) and self.min_samples >= 2):
-            self._fail('min_samples', 'a whole number >= 2')
-        for name in ('half_life_seconds', 'forget_seconds',
-                     'clock_seconds'):
-            value = getattr(self, name)
-            if value is not None and not (
-                    isinstance(value, (int, float))
-                    and 0 < value < math.inf):
-                self._fail(name, 'a finite number above 0, or None')
-
-    def _fail(self, name, expected):
-        raise exceptions.InvalidInput(
-            f'{name} of the modeler: {getattr(self, name)!r}; expected '
-            f'{expected}')
+        seconds = checks.number(above=True, default=None)
+        checks.fields('modeler', self, {
+            'source': checks.text(255), 'min_samples': checks.whole(2),
+            'half_life_seconds': seconds, 'forget_seconds': seconds,
+            'clock_seconds': seconds})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -486,11 +475,7 @@ class _Pass:
                     counted is None
                     or learned.counts.last_time != counted.last_time):
                 raise exceptions.StoreChanged(
-                    f'instance {uuid}: time of the last counted sample: '
-                    f'{learned.counts.last_time:.0f}; expected '
-                    f'{counted and counted.last_time or 0:.0f} as at the '
-                    f'beginning of the pass: another process has changed '
-                    f'the counts')
+                    thing=f'counts of instance {uuid}')
         return learned_of
 
     def _stretches(self, series):

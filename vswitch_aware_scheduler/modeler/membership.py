@@ -76,9 +76,9 @@ class ModelerGroup:
             self._tooz = _tooz('coordination')
         except ImportError as error:
             raise exceptions.CoordinationError(
-                'modeler_coordination_url: set, but tooz cannot be loaded: '
-                f'{error}; install '
-                'vswitch_aware_scheduler[coordination]') from error
+                f'modeler_coordination_url needs tooz, which cannot be loaded '
+                f'({error}); install vswitch_aware_scheduler[coordination]'
+            ) from error
         # The heartbeat would warn every second while the backend is down.
         logs.make_debug('tooz.coordination')
         self.url = url
@@ -135,8 +135,7 @@ class ModelerGroup:
             self._worker.join(PATIENCE_SECONDS)
         if not results:
             raise exceptions.CoordinationError(
-                f'backend of modeler_coordination_url: no response within '
-                f'{PATIENCE_SECONDS:g} s; expected the members of a group')
+                seen=f' within {PATIENCE_SECONDS:g} s')
         [(result, error)] = results
         if error is not None:
             raise error
@@ -157,11 +156,9 @@ class ModelerGroup:
             # The client of a backend may raise exceptions that are not of
             # tooz.
             self._leave()
+            problem = str(error).replace(self.url, '...')
             raise exceptions.CoordinationError(
-                f'backend of modeler_coordination_url: no response: '
-                f'{type(error).__name__}: '
-                f'{str(error).replace(self.url, "...")}; expected the members '
-                f'of a group') from error
+                seen=f': {type(error).__name__}: {problem}') from error
 
     def _share(self):
         members = self._members()

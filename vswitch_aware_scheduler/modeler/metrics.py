@@ -92,9 +92,9 @@ class ModelerMetrics:
 
     def __init__(self):
         if prometheus_client is None:
-            raise exceptions.InvalidInput(
-                'modeler_metrics_port: set, but prometheus_client is not '
-                'installed; install vswitch_aware_scheduler[metrics]')
+            raise exceptions.NotInstalled(
+                thing='modeler_metrics_port', library='prometheus_client',
+                extra='metrics')
         self._registry = prometheus_client.CollectorRegistry()
         self._listener = None
         #: (address, port) that is listened on, or None.

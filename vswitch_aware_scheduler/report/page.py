@@ -8,6 +8,7 @@ and a Content-Security-Policy permits only the script of the page.
 import base64
 from collections.abc import Callable
 import hashlib
+import importlib
 from importlib import resources
 import math
 
@@ -24,13 +25,12 @@ def require() -> None:
 
     :raises InvalidInput: if a library is not installed
     """
-    try:
-        import jinja2  # noqa: F401
-    except ImportError:
-        raise exceptions.InvalidInput(
-            'a report needs Jinja2, which is not installed; install '
-            'vswitch_aware_scheduler[report]') from None
-    pictures.require()
+    for library in ('jinja2', 'matplotlib'):
+        try:
+            importlib.import_module(library)
+        except ImportError:
+            raise exceptions.NotInstalled(
+                thing='a report', library=library, extra='report') from None
 
 
 def _read(name):

@@ -10,9 +10,8 @@ import math
 
 import numpy as np
 
-from vswitch_aware_scheduler.common import exceptions
 
-__all__ = ['distribution', 'hosts', 'refusals', 'require', 'states']
+__all__ = ['distribution', 'hosts', 'refusals', 'states']
 
 #: Value at which smaller probabilities are drawn, because axes are
 #: logarithmic.
@@ -27,19 +26,6 @@ _RARE = 0.02
 
 _STYLE = {'svg.fonttype': 'none', 'svg.hashsalt': 'vswitch', 'font.size': 9,
           'axes.spines.top': False, 'axes.spines.right': False}
-
-
-def require() -> None:
-    """Check that pictures can be drawn.
-
-    :raises InvalidInput: if matplotlib is not installed
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise exceptions.InvalidInput(
-            'a report needs matplotlib, which is not installed; install '
-            'vswitch_aware_scheduler[report]') from None
 
 
 def _drawn(draw, width, height, margins=(0.85, 0.5, 0.15, 0.1)):

@@ -7,6 +7,7 @@ report through DNS rebinding.
 """
 
 from collections.abc import Callable
+import contextlib
 import http.server
 import ipaddress
 import socket
@@ -41,14 +42,12 @@ def require_loopback(address: str) -> None:
 
     :raises InvalidInput: if it is not
     """
-    try:
+    with contextlib.suppress(ValueError):
         if ipaddress.ip_address(address).is_loopback:
             return
-    except ValueError:
-        pass
     raise exceptions.InvalidInput(
-        f'address: {address!r}; expected a loopback address such as '
-        f'127.0.0.1 or ::1: the report has no access control')
+        thing='address', value=address, expected='a loopback address such as '
+        '127.0.0.1 or ::1: the report has no access control')
 
 
 class Reports:

@@ -633,9 +633,7 @@ def _settle(connection, budgets):
                     f'new_{name}': value for name, value in row.items()
                     if name not in key}}).rowcount:
             raise exceptions.StoreChanged(
-                f'the error budget of {budget.kind} {budget.name} has '
-                f'changed; expected an unchanged budget: another process has '
-                f'written it in the meantime')
+                thing=f'error budget of {budget.kind} {budget.name}')
     sql.upsert_usable(connection, table, new)
 
 

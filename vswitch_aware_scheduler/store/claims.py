@@ -240,10 +240,9 @@ def _head(connection, since):
     complete_since, version, token = columns[3:]
     if not (damage.is_number(seen.number)
             and damage.is_number(complete_since)):
-        raise exceptions.StoreError(
-            f'the table claim_counter: {seen.number!r} and '
-            f'{complete_since!r}; expected numbers of writes: restore the '
-            f'store from a backup')
+        raise exceptions.StoreDamaged(
+            table='claim_counter', seen=f'{seen.number!r} and '
+            f'{complete_since!r} are not numbers of writes')
     remembered = since is not None and since.store_id == seen.store_id and (
         since.token == seen.token if since.number == seen.number
         else complete_since <= since.number < seen.number

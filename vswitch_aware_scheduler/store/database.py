@@ -174,9 +174,8 @@ class Database:
         if version == newest:
             return
         if version is None:
-            raise exceptions.StoreMissing(
-                f'store {self.url}: it has no schema; run "vswitch-manage db '
-                f'sync"')
+            raise exceptions.StoreMissing(store=self.url,
+                                          seen='it has no schema')
         raise tables.wrong_version(
             self.url, version, newest, 'run "vswitch-manage db sync"'
             if version < newest else tables.NEWER)

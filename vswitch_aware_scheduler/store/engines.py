@@ -47,6 +47,7 @@ BEGIN_WRITING = 'BEGIN IMMEDIATE'
 #: the other, some would wait for seconds. All try equally often instead.
 _SQLITE_PAUSE_SECONDS = 0.002, 0.008
 
+_URL = 'URL of the store'
 _EXPECTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
              'postgresql+psycopg2://...')
 
@@ -60,29 +61,25 @@ def parse(url: str) -> sa.URL:
         parsed = sa.make_url(url)
     except (exc.ArgumentError, ValueError, TypeError):
         raise exceptions.StoreError(
-            f'the URL of the store cannot be parsed; expected '
-            f'{_EXPECTED}') from None
+            thing=_URL, seen='cannot be parsed', expected=_EXPECTED) from None
     kind = parsed.get_backend_name()
+    seen, hint = None, ''
     # A password with such a character is cut there, and the rest is parsed as
     # another part of the URL, which is not hidden.
     if kind != 'sqlite' and '@' in f'{parsed.host}{parsed.database}':
-        raise exceptions.StoreError(
-            f'the URL of the store has more than one @, or a user with a /; '
-            f'expected {_EXPECTED} with %40, %2F and so on for such '
-            f'characters of user and password')
-    if kind == 'sqlite' and any((parsed.username, parsed.password,
-                                 parsed.host, parsed.port)):
-        raise exceptions.StoreError(
-            f'the URL of the store names a user or a server of SQLite; '
-            f'expected {_EXPECTED}')
-    if kind not in ('sqlite', 'mysql', 'mariadb', 'postgresql'):
-        raise exceptions.StoreError(
-            f'store {hide_password(parsed)}: kind of database: {kind}; '
-            f'expected {_EXPECTED}')
-    if kind == 'sqlite' and parsed.database in (None, '', ':memory:'):
-        raise exceptions.StoreError(
-            f'store {hide_password(parsed)}: a database in memory; expected '
-            f'{_EXPECTED}, which processes can share')
+        seen = 'more than one @, or a user with a /'
+        hint = (' with %40, %2F and so on for such characters of user and '
+                'password')
+    elif kind == 'sqlite' and any((parsed.username, parsed.password,
+                                   parsed.host, parsed.port)):
+        seen = 'names a user or a server of SQLite'
+    elif kind not in ('sqlite', 'mysql', 'mariadb', 'postgresql'):
+        seen = f'kind of database: {kind}'
+    elif kind == 'sqlite' and parsed.database in (None, '', ':memory:'):
+        seen, hint = 'a database in memory', ', which processes can share'
+    if seen is not None:
+        raise exceptions.StoreError(thing=_URL, seen=seen,
+                                    expected=_EXPECTED + hint)
     return parsed
 
 
@@ -107,9 +104,8 @@ def require_file(url: sa.URL) -> None:
     if os.path.exists(path):
         raise exceptions.StoreError(
             f'store {hide_password(url)}: {path} is not a file')
-    raise exceptions.StoreMissing(
-        f'store {hide_password(url)}: there is no such file; run '
-        f'"vswitch-manage db sync" to make it')
+    raise exceptions.StoreMissing(store=hide_password(url),
+                                  seen='there is no such file')
 
 
 def create(url: sa.URL, timeout_seconds: float, *, new_file: bool = False,

@@ -7,6 +7,7 @@ committing: a reader sees the last complete generation and nothing else, even
 if a writer fails.
 """
 
+import collections
 from collections import abc
 import dataclasses
 import os
@@ -184,13 +185,12 @@ class Write:
                     *self.remove_placements]),
                 ('prior', [record.key for record in (
                     *self.priors, *self.remove_priors)])):
-            distinct = set()
-            for key in keys:
-                if key in distinct:
-                    raise exceptions.InvalidInput(
-                        f'{kind} {key}: given twice in one write; expected '
-                        f'once')
-                distinct.add(key)
+            twice = [key for key, count in collections.Counter(keys).items()
+                     if count > 1]
+            if twice:
+                raise exceptions.InvalidInput(
+                    thing=f'{kind} {twice[0]}', seen='given twice in one '
+                    'write', expected='once')
 
     @property
     def instance_uuids(self) -> list[str]:
@@ -217,9 +217,8 @@ def _read(connection):
         if not damage.is_number(row.complete_since):
             raise damage.Damaged(f'complete_since: {row.complete_since!r}')
     except ValueError as error:
-        raise exceptions.StoreError(
-            f'the table generation is damaged: {error}; restore the store '
-            f'from a backup') from None
+        raise exceptions.StoreDamaged(
+            table='generation', seen=error) from None
     return generation, row.complete_since
 
 
@@ -230,9 +229,8 @@ def secret(connection: sa.Connection) -> bytes:
         return bytes.fromhex(connection.scalar(
             sa.select(secret_table.c.value)))
     except (TypeError, ValueError):
-        raise exceptions.StoreError(
-            'the table secret: no row of hexadecimal digits; expected one: '
-            'restore the store from a backup') from None
+        raise exceptions.StoreDamaged(
+            table='secret', seen='no row of hexadecimal digits') from None
 
 
 @database.reader
@@ -367,10 +365,8 @@ def _require_same(connection, based_on, instance_uuids):
         points.get(uuid)) != stored_models.mark(based_on.points.get(uuid))]
     if changed:
         raise exceptions.StoreChanged(
-            f'counts of {len(changed)} instances, such as {changed[0]}, have '
-            f'changed since generation {based_on.generation.number}; expected '
-            f'unchanged counts: another process has written them in the '
-            f'meantime')
+            thing=f'counts of {len(changed)} instances, such as {changed[0]}, '
+            f'since generation {based_on.generation.number}')
 
 
 def _remove(connection, generation, kind, names):

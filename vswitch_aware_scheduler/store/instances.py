@@ -7,7 +7,7 @@ import typing
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import packing
@@ -57,6 +57,12 @@ COLUMNS = [placement_table.c[name] for name in (
     *packing.GUARANTEE)]
 
 
+_KINDS = {'instance_uuid': checks.text(36),
+          **dict.fromkeys(('host', 'flavor', 'project'),
+                          checks.text(255, default=None)),
+          'guaranteed': packing.RATES}
+
+
 @dataclasses.dataclass(frozen=True)
 class InstanceRecord:
     """The data of an instance that Nova reports; None where it is unknown.
@@ -70,7 +76,7 @@ class InstanceRecord:
         of records ignores them
     :ivar changed_at: time of the last change, seconds UTC
     :ivar name: its display name, which is not unique
-    :raises InvalidModel: if a value is invalid
+    :raises InvalidInput: if a value is invalid
     """
 
     instance_uuid: str
@@ -85,21 +91,12 @@ class InstanceRecord:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        uuid = self.instance_uuid
-        packing.check_text(uuid, 36, 'instance', uuid, 'its uuid')
-        packing.check_texts(self, 'instance', uuid, dict.fromkeys(
-            ('host', 'flavor', 'project'), 255))
+        checks.fields(f'instance {self.instance_uuid}', self, _KINDS)
         # A tenant chooses the name: any text is accepted.
         object.__setattr__(self, 'name', packing.storable(
             self.name or '')[:255] or None)
-        if self.guaranteed is None:
-            return
-        try:
-            object.__setattr__(self, 'guaranteed', packing.guarantee_of(
-                self.guaranteed))
-        except exceptions.InvalidModel as error:
-            raise exceptions.InvalidModel(
-                f'instance {uuid}: {error}') from None
+        object.__setattr__(self, 'guaranteed', packing.RATES.form(
+            self.guaranteed))
 
     @property
     def networks(self) -> tuple[str | None, ...]:

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import tables
 
@@ -110,11 +111,11 @@ def sync(url: str, version: str | None = None,
     parsed = engines.parse(url)
     shown = engines.hide_password(parsed)
     known_versions = revisions()
-    wanted_version = version or known_versions[-1]
+    wanted_version = known_versions[-1] if version is None else version
     if wanted_version not in known_versions:
         raise exceptions.StoreVersionError(
-            f'store {shown}: version: {wanted_version}; expected one of '
-            f'{", ".join(known_versions)}')
+            f'store {shown}: version: {wanted_version!r}; expected '
+            + plain_text.one_of(wanted_version, known_versions))
     path = engines.sqlite_path(parsed)
     if path is not None:
         _make_directory(os.path.dirname(path), shown)

@@ -8,11 +8,11 @@ last pass.
 from collections import abc
 import dataclasses
 import json
-import math
 import typing
 
 import sqlalchemy as sa
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import database
@@ -71,6 +71,10 @@ _COUNTED = ((False, unmodelled_table, unmodelled_table,
             (True, model_table, _WITH_DETAIL, detail_table.c.counts))
 
 
+_KINDS = {'instance_uuid': checks.text(36), 'source': checks.text(255),
+          'name': checks.text(255, default=None)}
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredModel:
     """The traffic model of one instance and its origin.
@@ -80,7 +84,7 @@ class StoredModel:
     :ivar samples: number of samples, not a whole number after ageing
     :ivar source: where the samples come from, for example 'file'
     :ivar updated_at: seconds UTC; set by the store, as ``format_version``
-    :raises InvalidModel: if a value is invalid
+    :raises InvalidInput: if a value is invalid
     """
 
     instance_uuid: str
@@ -96,18 +100,10 @@ class StoredModel:
     format_version: int = traffic_model.FORMAT_VERSION
 
     def __post_init__(self) -> None:
-        _check_instance(self)
-        if not (math.isfinite(self.window_start)
-                and math.isfinite(self.window_end)
-                and self.window_start <= self.window_end):
-            raise exceptions.InvalidModel(
-                f'instance {self.instance_uuid}: window is '
-                f'{self.window_start}..{self.window_end}; expected finite '
-                f'seconds, the end not before the start')
-        if not (math.isfinite(self.samples) and self.samples >= 0):
-            raise exceptions.InvalidModel(
-                f'instance {self.instance_uuid}: samples: {self.samples}; '
-                f'expected a finite number >= 0')
+        checks.fields(f'instance {self.instance_uuid}', self, {
+            **_KINDS, 'samples': checks.number(),
+            'window_start': checks.number(-1e15),
+            'window_end': checks.number(self.window_start)})
 
     @classmethod
     def from_counts(cls, instance_uuid: str,
@@ -135,7 +131,7 @@ class Unmodelled:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        _check_instance(self)
+        checks.fields(f'instance {self.instance_uuid}', self, _KINDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,13 +183,6 @@ class ModelSummary:
     refused: series.Refused
     source: str
     updated_at: float
-
-
-def _check_instance(record):
-    uuid = record.instance_uuid
-    packing.check_text(uuid, 36, 'instance', uuid, 'its uuid')
-    packing.check_text(record.source, 255, 'instance', uuid, 'source')
-    packing.check_texts(record, 'instance', uuid, {'name': 255})
 
 
 def _refused(text):
@@ -276,8 +265,8 @@ def read(connection: sa.Connection, instance_uuid: str) -> StoredModel | None:
         return None
     if row.format_version != traffic_model.FORMAT_VERSION:
         raise exceptions.StoreVersionError(
-            f'instance {instance_uuid}: format version of its model: '
-            f'{row.format_version}; expected {traffic_model.FORMAT_VERSION}')
+            thing=f'instance {instance_uuid}: its model',
+            seen=row.format_version, expected=traffic_model.FORMAT_VERSION)
     values = dict(row._mapping)
     del values['law'], values['generation']
     try:

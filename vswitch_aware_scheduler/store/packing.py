@@ -6,20 +6,18 @@ Values that are read are validated.
 
 from collections import abc
 import json
-import math
-import numbers
 import typing
 
 import numpy as np
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
-__all__ = ['GUARANTEE', 'check_text', 'check_texts', 'guarantee_of',
+__all__ = ['GUARANTEE', 'RATES', 'guarantee_of',
            'pack_attachments', 'pack_guarantee', 'pack_law', 'storable',
            'storable_texts', 'unpack_attachments', 'unpack_laws',
            'usable_laws', 'usable_ports']
@@ -31,28 +29,11 @@ GUARANTEE = 'egress_kbps', 'ingress_kbps', 'kpps'
 _LAW_FORMAT = 3
 
 
-def check_text(value: object, limit: int, kind: str, owner: object,
-               value_name: str, error_class: type[exceptions.InvalidInput] =
-               exceptions.InvalidModel) -> None:
-    """Check that a value is a string of 1 to ``limit`` characters."""
-    if not isinstance(value, str) or not 0 < len(value) <= limit:
-        raise error_class(
-            f'{kind} {owner!r}: {value_name}: {value!r}; expected a string of '
-            f'1 to {limit} characters')
-
-
-def check_texts(record: object, kind: str, owner: object,
-                limits: dict[str, int],
-                error_class: type[exceptions.InvalidInput] =
-                exceptions.InvalidModel) -> None:
-    """Check the texts of a record, see :func:`check_text`; None is legal.
-
-    :param limits: {attribute: maximum number of characters}
-    """
-    for name, limit in limits.items():
-        value = getattr(record, name)
-        if value is not None:
-            check_text(value, limit, kind, owner, name, error_class)
+#: Three rates, or None.
+RATES = checks.Kind(
+    'three numbers from 0', lambda rates: len(rates) == 3 and all(
+        map(checks.number().is_valid, rates)),
+    lambda rates: rates and tuple(map(float, rates)), default=None)
 
 
 def usable_laws(connection: sa.Connection, kind: str,
@@ -110,19 +91,11 @@ def guarantee_of(rates: abc.Iterable[typing.Any]
     """Return the rates that ports guarantee, or None if they are unknown.
 
     :param rates: egress_kbps, ingress_kbps and kpps, all None if unknown
-    :raises InvalidModel: if a rate is invalid
+    :raises InvalidInput: if a rate is invalid
     """
     rates = tuple(rates)
-    if rates == (None,) * 3:
-        return None
-    if len(rates) != 3 or not all(
-            isinstance(rate, numbers.Real) and 0 <= float(rate) < math.inf
-            for rate in rates):
-        raise exceptions.InvalidModel(
-            f'guaranteed rates: {rates!r}; expected three finite numbers '
-            f'from 0')
-    egress, ingress, kpps = map(float, rates)
-    return egress, ingress, kpps
+    return checks.check(
+        'guaranteed rates', None if rates == (None,) * 3 else rates, RATES)
 
 
 def pack_guarantee(rates: tuple[float, ...] | None) -> dict[str, float | None]:

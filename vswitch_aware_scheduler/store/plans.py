@@ -189,13 +189,11 @@ def begin_move(connection: sa.Connection, move: MoveRecord, token: str,
     """
     if not keep_lock(connection, token, lease_seconds):
         raise exceptions.StoreChanged(
-            'lock of rebalancing: held by another process; expected it held '
-            'by this one')
+            thing='holder of the lock of rebalancing')
     if not _update_move(connection, move, {'state': BEGUN, 'begun_at': now},
                         move_table.c.state == PLANNED):
         raise exceptions.StoreChanged(
-            f'move {move.position} of plan {move.plan_id}: has begun or '
-            f'ended already; expected a move that has not begun')
+            thing=f'state of move {move.position} of plan {move.plan_id}')
 
 
 def _update_move(connection, move, values, *conditions):

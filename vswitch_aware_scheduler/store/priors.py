@@ -3,12 +3,11 @@
 
 from collections import abc
 import dataclasses
-import math
 import typing
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import packing
@@ -33,6 +32,12 @@ COLUMNS = [prior_table.c[name] for name in (
     'instance_uuid', 'flavor', 'project', 'members', 'law')]
 
 
+_KINDS = {'flavor': checks.text(255, default=None),
+          'project': checks.text(255, default=None),
+          'instance_uuid': checks.text(36, default=None),
+          'members': checks.number(above=True)}
+
+
 @dataclasses.dataclass(frozen=True)
 class Prior:
     """The expected traffic of an instance without a model.
@@ -43,7 +48,7 @@ class Prior:
     :ivar members: number of instances of the group that have a law, or number
         of samples of the instance; above 0
     :ivar updated_at: seconds UTC; set by the store
-    :raises InvalidModel: if a value is invalid
+    :raises InvalidInput: if a value is invalid
     """
 
     flavor: str | None
@@ -54,12 +59,7 @@ class Prior:
     updated_at: float | None = None
 
     def __post_init__(self) -> None:
-        packing.check_texts(self, 'prior', self.key, {
-            'flavor': 255, 'project': 255, 'instance_uuid': 36})
-        if not (math.isfinite(self.members) and self.members > 0):
-            raise exceptions.InvalidModel(
-                f'prior {self.key}: members: {self.members}; expected a '
-                f'finite number > 0')
+        checks.fields(f'prior {self.key}', self, _KINDS)
 
     @property
     def key(self) -> tuple[str | None, str | None] | str:

@@ -8,7 +8,7 @@ import typing
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import packing
@@ -26,6 +26,20 @@ profile_table = tables.table(
     tables.columns(sa.Double, 'updated_at'), indexes=('generation',))
 
 
+def _is_json_object(value):
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return isinstance(value, dict)
+
+
+_KINDS = {'host': checks.text(255), 'source': checks.text(255),
+          'profile': checks.text(255, default=None),
+          'overrides': checks.Kind('a dictionary that JSON can hold',
+                                   _is_json_object)}
+
+
 @dataclasses.dataclass(frozen=True)
 class HostProfile:
     """The switch profile of a host, from discovery, calibration or operators.
@@ -35,7 +49,7 @@ class HostProfile:
         dictionary that JSON can represent
     :ivar source: for example 'operator' or 'discovered'
     :ivar updated_at: seconds UTC; set by the store
-    :raises InvalidProfile: if a value is invalid
+    :raises InvalidInput: if a value is invalid
     """
 
     host: str
@@ -45,20 +59,7 @@ class HostProfile:
     updated_at: float | None = None
 
     def __post_init__(self) -> None:
-        error_class = exceptions.InvalidProfile
-        for name, words in (('host', 'its name'), ('source', 'source')):
-            packing.check_text(getattr(self, name), 255, 'host', self.host,
-                               words, error_class)
-        packing.check_texts(self, 'host', self.host, {'profile': 255},
-                            error_class)
-        try:
-            if not isinstance(self.overrides, dict):
-                raise TypeError
-            json.dumps(self.overrides, allow_nan=False)
-        except (TypeError, ValueError):
-            raise error_class(
-                f'host {self.host}: overrides: {self.overrides!r}; expected '
-                f'a dictionary that JSON can hold') from None
+        checks.fields(f'host {self.host!r}', self, _KINDS)
 
 
 @database.reader

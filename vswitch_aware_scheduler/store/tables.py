@@ -77,5 +77,5 @@ def wrong_version(shown: str, version: str, expected: str, hint: str
     if is_superseded(version):
         hint = NEW_STORE
     return exceptions.StoreVersionError(
-        f'store {shown}: its schema has version {version}; expected '
-        f'{expected}: {hint}')
+        thing=f'store {shown}: its schema', seen=version,
+        expected=f'{expected}: {hint}')

@@ -13,6 +13,7 @@ from stevedore import driver as stevedore_driver
 from stevedore import named
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.telemetry import base
 
 __all__ = ['DRIVER_GROUP', 'available_drivers', 'load_driver']
@@ -39,8 +40,8 @@ def load_driver(name: str, **options: typing.Any) -> base.Driver:
     names = available_drivers()
     if name not in names:
         raise exceptions.TelemetryError(
-            f'telemetry driver: {name!r}; expected one of the registered '
-            f'drivers: {", ".join(names) or "there is none"}')
+            thing='telemetry driver', value=name,
+            expected=plain_text.one_of(name, names))
     try:
         factory = stevedore_driver.DriverManager(DRIVER_GROUP, name).driver
     except Exception as error:

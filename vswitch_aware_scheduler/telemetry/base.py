@@ -26,10 +26,12 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import math
+import numbers
 import types
 import typing
 import uuid
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.traffic import series as rate_series
@@ -56,6 +58,11 @@ def normalised_uuid(text: object) -> str | None:
         else None
 
 
+_UUID = checks.Kind('a uuid', normalised_uuid, normalised_uuid)
+_TIME = checks.Kind('a time in seconds UTC', lambda value: isinstance(
+    value, numbers.Real) and value == value, float)
+
+
 @dataclasses.dataclass(frozen=True)
 class Instance:
     """An instance that a source knows.
@@ -76,11 +83,8 @@ class Instance:
         default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        canonical = normalised_uuid(self.uuid)
-        if canonical is None:
-            raise exceptions.InvalidInput(
-                f'instance {self.name}: uuid: {self.uuid!r}; expected a uuid')
-        object.__setattr__(self, 'uuid', canonical)
+        object.__setattr__(self, 'uuid', checks.check(
+            f'instance {self.name}: uuid', self.uuid, _UUID))
         object.__setattr__(self, 'name', plain_text.printable(self.name))
         object.__setattr__(self, 'metadata',
                            types.MappingProxyType(dict(self.metadata)))
@@ -103,13 +107,9 @@ class Driver(abc.ABC):
             the period of the source
         :raises InvalidInput: if the period is not a finite number above 0
         """
-        if period_seconds is not None:
-            period_seconds = _finite_number('period_seconds', period_seconds)
-            if period_seconds <= 0:
-                raise exceptions.InvalidInput(
-                    f'period_seconds: {period_seconds}; expected a number '
-                    f'above 0')
-        self._period_seconds = period_seconds
+        self._period_seconds = checks.check(
+            'period_seconds', period_seconds,
+            checks.number(above=True, default=None))
 
     #: {instance uuid: host of the instance in Nova}. A reader with an
     #: inventory sets this before a reading. Drivers whose series name their
@@ -227,8 +227,11 @@ class Driver(abc.ABC):
             read; the message names the source, the value and the expected
             value
         """
-        start = -math.inf if start is None else _time('start', start)
-        end = math.inf if end is None else _time('end', end)
+        start, end = (
+            checks.check(f'{name} of the requested time', time,
+                         _TIME._replace(default=default))
+            for name, time, default in (('start', start, -math.inf),
+                                        ('end', end, math.inf)))
         return self._series(
             start, end, None if instances is None else _uuids(instances),
             progress or _no_progress)
@@ -249,33 +252,9 @@ def _no_progress(done, total):
     pass
 
 
-def _finite_number(name, value):
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise exceptions.InvalidInput(
-            f'{name}: {value!r}; expected a finite number')
-    return number
-
-
-def _time(name, value):
-    if isinstance(value, float) and math.isinf(value):
-        return value
-    return _finite_number(f'{name} of the requested time', value)
-
-
 def _uuids(instances):
     if isinstance(instances, (str, bytes)):
-        raise exceptions.InvalidInput(
-            f'instances: {instances!r}; expected a collection of '
-            f'uuids')
-    canonical = set()
-    for instance_uuid in instances:
-        canonical.add(normalised_uuid(str(instance_uuid)))
-        if None in canonical:
-            raise exceptions.InvalidInput(
-                f'uuid of an instance: {instance_uuid!r}; expected '
-                f'a uuid')
-    return frozenset(canonical)
+        raise exceptions.InvalidInput(thing='instances', value=instances,
+                                      expected='a collection of uuids')
+    return frozenset(checks.check('uuid of an instance', str(uuid), _UUID)
+                     for uuid in instances)

@@ -17,6 +17,7 @@ import re
 import numpy as np
 
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import counters
 from vswitch_aware_scheduler.telemetry import service
@@ -48,8 +49,10 @@ class CeilometerSettings(service.ServiceSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require(self.period_seconds == int(self.period_seconds),
-                      'period_seconds', 'a whole number')
+        if self.period_seconds % 1:
+            raise exceptions.InvalidInput(
+                thing='telemetry driver: period_seconds',
+                value=self.period_seconds, expected='a whole number')
 
 
 class CeilometerDriver(service.ServiceDriver):

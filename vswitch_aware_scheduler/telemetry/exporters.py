@@ -88,8 +88,8 @@ class Names:
 def _require(is_valid, name, value, expected):
     if not is_valid:
         raise exceptions.InvalidInput(
-            f'{name} of telemetry driver prometheus: {value!r}; expected '
-            f'{expected}')
+            thing=f'telemetry driver prometheus: {name}', value=value,
+            expected=expected)
 
 
 _LIBVIRT = Names(

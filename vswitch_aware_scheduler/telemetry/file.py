@@ -26,7 +26,6 @@ import datetime
 import gzip
 import io
 import math
-import operator
 import os
 import re
 import struct
@@ -36,6 +35,7 @@ import zlib
 
 import numpy as np
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.telemetry import base
@@ -101,19 +101,17 @@ def instance_uuid(number_or_name: int | str) -> str:
         if not (name.isascii() and name.isdecimal()):
             if not name:
                 raise exceptions.InvalidInput(
-                    'name of an instance is empty; expected a uuid, a VM '
-                    'number or a name')
+                    thing='name of an instance', value=number_or_name,
+                    expected='a uuid, a VM number or a name')
             return str(uuid.uuid5(INSTANCE_NAMESPACE, f'name/{name}'))
         number = int(name)
     else:
-        try:
-            number = operator.index(number_or_name)
-        except TypeError:
-            number = -1
-        if number < 0:
-            raise exceptions.InvalidInput(
-                f'VM number: {number_or_name!r}; expected an integer >= 0')
+        number = checks.check('VM number', number_or_name, checks.whole(0))
     return str(uuid.uuid5(INSTANCE_NAMESPACE, f'gwa-t-12/{number}'))
+
+
+_PATH = checks.Kind('a path', lambda path: isinstance(
+    path, (str, bytes, os.PathLike)), os.fspath)
 
 
 class FileDriver(base.Driver):
@@ -130,12 +128,7 @@ class FileDriver(base.Driver):
         :raises InvalidInput: if an option has an invalid value
         """
         super().__init__(period_seconds)
-        try:
-            self._path = os.fspath(path)
-        except TypeError:
-            raise exceptions.InvalidInput(
-                f'path of telemetry files: {path!r}; expected a path'
-            ) from None
+        self._path = checks.check('path of telemetry files', path, _PATH)
 
     @property
     def source(self) -> str:
@@ -692,8 +685,8 @@ def _translating_errors(path):
         raise
     except FileNotFoundError:
         raise exceptions.TelemetryError(
-            f'telemetry file {path}: does not exist; expected '
-            f'{_FORMATS}') from None
+            thing=f'telemetry file {path}', seen='does not exist',
+            expected=_FORMATS) from None
     except OSError as error:
         raise _error(path, 'reading it', error.strerror or error,
                      'a readable file') from error
@@ -709,7 +702,8 @@ def _translating_errors(path):
 
 def _error(path, place, value, expected):
     return exceptions.TelemetryError(
-        f'telemetry file {path}: {place}: {value}; expected {expected}')
+        thing=f'telemetry file {path}: {place}', seen=value,
+        expected=expected)
 
 
 def _shown(text):

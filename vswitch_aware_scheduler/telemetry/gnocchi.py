@@ -25,6 +25,7 @@ import typing
 import numpy as np
 
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
@@ -98,15 +99,12 @@ class GnocchiSettings(service.ServiceSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require(self.interval_seconds is None
-                      or self.interval_seconds > 0, 'interval_seconds',
-                      'a number above 0')
-        self._require(self.aggregation in ('auto', *AGGREGATIONS),
-                      'aggregation',
-                      f'auto or one of {", ".join(AGGREGATIONS)}')
-        self._require_integer('points_per_request')
-        self._require(not isinstance(self.trusted_creators, str),
-                      'trusted_creators', 'a list')
+        checks.fields(service.DRIVER, self, {
+            'interval_seconds': checks.number(above=True, default=None),
+            'aggregation': checks.one_of(('auto', *AGGREGATIONS)),
+            'points_per_request': checks.whole(),
+            'trusted_creators': checks.Kind(
+                'a list', lambda names: not isinstance(names, str))})
 
 
 class GnocchiDriver(service.ServiceDriver):
@@ -391,7 +389,8 @@ class GnocchiDriver(service.ServiceDriver):
                     'policies have')
         if not usable:
             raise exceptions.TelemetryError(
-                f'telemetry {self.source}: {problem}; expected {expected}')
+                thing=f'telemetry {self.source}', seen=problem,
+                expected=expected)
         LOG.warning('Telemetry %s: %s; expected %s; the driver reads no '
                     'samples of these', self.source, problem, expected)
 

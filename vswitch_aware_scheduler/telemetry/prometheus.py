@@ -22,6 +22,7 @@ import zlib
 import numpy as np
 
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.telemetry import base
@@ -86,11 +87,10 @@ class PrometheusSettings(service.ServiceSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require(
-            self.exporter is None or self.exporter in exporters.EXPORTERS,
-            'exporter', f'one of {", ".join(exporters.EXPORTERS)}, or None')
-        self._require_integer('samples_per_request')
-        self._require_number('update_interval_seconds', is_optional=True)
+        checks.fields(service.DRIVER, self, {
+            'exporter': checks.one_of(exporters.EXPORTERS, default=None),
+            'samples_per_request': checks.whole(),
+            'update_interval_seconds': checks.number(default=None)})
         self.names_of(self.exporter or 'ceilometer')
 
     def names_of(self, exporter: str) -> exporters.Names:

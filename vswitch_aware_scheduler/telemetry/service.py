@@ -18,6 +18,7 @@ import typing
 import numpy as np
 
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.telemetry import base
@@ -25,6 +26,9 @@ from vswitch_aware_scheduler.telemetry import base
 __all__ = ['Division', 'ServiceDriver', 'ServiceSettings', 'batches',
            'import_client', 'iso_time', 'numbers', 'require_list',
            'require_text', 'seconds']
+
+#: The thing in messages about options.
+DRIVER = 'telemetry driver'
 
 LOG = logs.get_logger(__name__)
 
@@ -44,29 +48,12 @@ class ServiceSettings:
     max_age_seconds: float | None = 2592000.0
 
     def __post_init__(self) -> None:
-        self._require(self.period_seconds is not None, 'period_seconds',
-                      'a number above 0')
-        self._require_number('settle_seconds')
-        self._require_number('max_age_seconds', type(self).max_age_seconds
-                             is None)
-
-    def _require_number(self, name: str, is_optional: bool = False) -> None:
-        value = getattr(self, name)
-        self._require(
-            is_optional and value is None or isinstance(value, (int, float))
-            and 0 <= value < math.inf, name, 'a finite number from 0')
-
-    def _require_integer(self, name: str) -> None:
-        value = getattr(self, name)
-        self._require(isinstance(value, int) and value >= 1, name,
-                      'an integer above 0')
-
-    def _require(self, is_valid: object, name: str, expected: str) -> None:
-        """Raise InvalidInput if the value of an option is not valid."""
-        if not is_valid:
-            raise exceptions.InvalidInput(
-                f'{name} of a telemetry driver: {getattr(self, name)!r}; '
-                f'expected {expected}')
+        age = type(self).max_age_seconds
+        checks.fields(DRIVER, self, {
+            'period_seconds': checks.number(above=True),
+            'settle_seconds': checks.number(),
+            'max_age_seconds': checks.number(
+                default=... if age is not None else None)})
 
 
 class ServiceDriver(base.Driver):
@@ -100,8 +87,9 @@ class ServiceDriver(base.Driver):
                 else http.Access(**access)
         except TypeError as error:
             raise exceptions.InvalidInput(
-                f'options of telemetry driver {self.NAME}: {error}; expected '
-                f'arguments of {self.SETTINGS.__name__} and Access') from None
+                thing=f'options of telemetry driver {self.NAME}', seen=error,
+                expected=f'arguments of {self.SETTINGS.__name__} and Access'
+            ) from None
         super().__init__(self._settings.period_seconds)
         self._clock = clock
         self._sleep = sleep

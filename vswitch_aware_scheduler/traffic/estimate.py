@@ -18,6 +18,7 @@ import typing
 import numpy as np
 import numpy.typing as npt
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import model
@@ -220,9 +221,8 @@ class TransitionCounts:
         :param factor: 0 < factor <= 1
         :raises InvalidSeries: if the factor is not in this range
         """
-        if not 0 < factor <= 1:
-            raise exceptions.InvalidSeries(
-                f'ageing factor: {factor}; expected 0 < factor <= 1')
+        checks.check('ageing factor', factor, checks.number(
+            0, 1, above=True), exceptions.InvalidSeries)
         samples = self.samples * factor
         # The end of the counts is needed to merge later ones.
         keep = (samples >= FORGOTTEN_SAMPLES) | (self.bins == self.last_bin)
@@ -257,13 +257,13 @@ class TransitionCounts:
         """
         if later.period_seconds != self.period_seconds:
             raise exceptions.InvalidSeries(
-                f'transition counts: sampling period: '
-                f'{later.period_seconds} s; expected {self.period_seconds} s '
-                f'as in the counts so far')
+                thing='transition counts: sampling period in seconds',
+                seen=later.period_seconds, expected=self.period_seconds)
         if later.first_time <= self.last_time:
             raise exceptions.InvalidSeries(
-                f'transition counts: samples start at {later.first_time}; '
-                f'expected later than {self.last_time}, the last one counted')
+                thing='transition counts: first new sample',
+                seen=later.first_time,
+                expected=f'later than {self.last_time}, the last one counted')
         bins = self.bins
         at = np.searchsorted(bins, later.bins)
         if at[-1] == bins.size or (bins[at] != later.bins).any():
@@ -359,8 +359,9 @@ def count_all(series: abc.Sequence[rate_series.RateSeries],
     """
     results: list[typing.Any] = [
         None if len(recording) else exceptions.NotEnoughSamples(
-            f'instance {recording.instance_uuid}: no usable sample '
-            f'({recording.refused.total} refused); expected at least one')
+            thing=f'samples of instance {recording.instance_uuid}',
+            seen=f'none is usable ({recording.refused.total} refused)',
+            expected='at least one')
         for recording in series]
     batch, samples = [], 0
     for i, recording in enumerate(series):
@@ -593,9 +594,8 @@ def fit_on_off(counts: TransitionCounts, threshold: float = 0.1,
     :raises NotEnoughSamples: as :func:`fit_model`
     :raises InvalidModel: if the threshold is invalid
     """
-    if not 0 <= threshold <= 1:
-        raise exceptions.InvalidModel(
-            f'threshold of on: {threshold}; expected 0..1')
+    checks.check('threshold of on', threshold, checks.number(0, 1),
+                 exceptions.InvalidModel)
     lack = lack_of_history(counts, min_samples)
     if lack is not None:
         raise lack
@@ -617,12 +617,12 @@ def lack_of_history(counts: TransitionCounts, min_samples: int = MIN_SAMPLES
     samples = counts.total_samples
     if samples < min_samples:
         return exceptions.NotEnoughSamples(
-            f'history of {samples:g} samples is too short; expected at least '
-            f'{min_samples}')
+            thing='number of samples', seen=f'{samples:g}',
+            expected=f'at least {min_samples}')
     if not counts.peaks[:, 0].any():
         return exceptions.NotEnoughSamples(
-            f'no traffic in {samples:g} samples: nothing to learn from; '
-            f'expected at least one sample above zero')
+            thing='traffic', seen=f'none in {samples:g} samples',
+            expected='at least one sample above zero')
     return None
 
 

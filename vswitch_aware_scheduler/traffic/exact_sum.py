@@ -15,10 +15,14 @@ import typing
 
 import numpy as np
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import fourier_sum
 
 __all__ = ['AtomSum', 'LatticeSum']
+
+
+_CAPACITY = checks.number(above=True)
 
 
 def require_capacity(capacity: typing.Any) -> float:
@@ -26,14 +30,8 @@ def require_capacity(capacity: typing.Any) -> float:
 
     :raises InvalidModel: if it is not a finite number > 0
     """
-    try:
-        value = float(capacity)
-    except (TypeError, ValueError, OverflowError):
-        value = float('nan')
-    if not (np.isfinite(value) and value > 0):
-        raise exceptions.InvalidModel(
-            f'capacity: {capacity!r}; expected a finite number > 0')
-    return value
+    return checks.check('capacity', capacity, _CAPACITY,
+                        exceptions.InvalidModel)
 
 
 class AtomSum:

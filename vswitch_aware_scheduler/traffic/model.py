@@ -16,6 +16,7 @@ import typing
 import numpy as np
 from numpy import typing as npt
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
@@ -32,6 +33,8 @@ DIMENSIONS = {
     'bandwidth': (1.0, 1.0, 0.0),
     'packets': (0.0, 0.0, 1.0),
 }
+
+_DIMENSION = checks.one_of(DIMENSIONS)
 
 #: Smallest capacity in computations, in any unit. It replaces a limit of 0, so
 #: that an instance with any traffic is above the limit.
@@ -50,17 +53,13 @@ def dimension_weights(dimension: str) -> np.ndarray:
         and 1 kilo-packet/s
     :raises InvalidModel: if the dimension is unknown
     """
-    try:
-        return np.array(DIMENSIONS[dimension])
-    except (KeyError, TypeError):
-        raise exceptions.InvalidModel(
-            f'dimension: {dimension!r}; expected one of '
-            f'{", ".join(sorted(DIMENSIONS))}') from None
+    return np.array(DIMENSIONS[checks.check(
+        'dimension', dimension, _DIMENSION, exceptions.InvalidModel)])
 
 
 def _invalid(name: str, value: object, expected: object) -> typing.NoReturn:
-    raise exceptions.InvalidModel(
-        f'traffic model: {name}: {value}; expected {expected}')
+    raise exceptions.InvalidModel(thing=f'traffic model: {name}', seen=value,
+                                  expected=expected)
 
 
 def visits(jump: np.ndarray) -> np.ndarray:

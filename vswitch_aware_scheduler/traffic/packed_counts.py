@@ -156,8 +156,8 @@ def _gap_moves(packed, bins):
 
 
 def _error(seen, expected):
-    return exceptions.InvalidSeries(
-        f'packed transition counts: {seen}; expected {expected}')
+    return exceptions.InvalidSeries(thing='packed transition counts',
+                                    seen=seen, expected=expected)
 
 
 def period_and_last_time(data: bytes) -> tuple[float | None, float | None]:

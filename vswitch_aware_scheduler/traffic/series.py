@@ -83,6 +83,12 @@ class Refused:
         return dict(vars(self))
 
 
+def _invalid(instance_uuid, name, value, expected):
+    return exceptions.InvalidSeries(
+        thing=f'rate series of instance {instance_uuid}: {name}', seen=value,
+        expected=expected)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class RateSeries:
     """Mean rates of one instance over consecutive sampling periods.
@@ -135,9 +141,7 @@ class RateSeries:
         object.__setattr__(self, 'partial', partial)
 
     def _fail(self, name, value, expected):
-        raise exceptions.InvalidSeries(
-            f'rate series of instance {self.instance_uuid}: {name}: '
-            f'{value}; expected {expected}')
+        raise _invalid(self.instance_uuid, name, value, expected)
 
     def __len__(self) -> int:
         return self.times.size
@@ -214,13 +218,12 @@ class RateSeries:
                    for column in (egress_kbps, ingress_kbps, kpps)]
         for name, column in zip(_COLUMNS, columns):
             if column.shape != times.shape:
-                raise exceptions.InvalidSeries(
-                    f'rate series of instance {instance_uuid}: {name} has '
-                    f'shape {column.shape}; expected {times.shape} as times')
+                raise _invalid(
+                    instance_uuid, f'the shape of {name}', column.shape,
+                    f'{times.shape} as times')
         if not np.isfinite(times).all():
-            raise exceptions.InvalidSeries(
-                f'rate series of instance {instance_uuid}: a time is not '
-                f'finite; expected seconds UTC')
+            raise _invalid(instance_uuid, 'a time', 'not finite',
+                           'seconds UTC')
         rates = np.stack(columns, axis=1)
         # A sample counts once, under the first reason that applies.
         missing = np.isnan(rates).any(axis=1)

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import abc
 import functools
 import math
-import numbers
 import typing
 
 import numpy as np
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import exact_sum
 from vswitch_aware_scheduler.traffic import fourier_sum
@@ -85,13 +85,14 @@ class Superposition:
     def _require_model(self, candidate: object, position: object) -> None:
         if not isinstance(candidate, model.TrafficModel):
             raise exceptions.InvalidModel(
-                f'model {position} of the overlay is a '
-                f'{type(candidate).__name__}; expected a TrafficModel')
+                thing=f'model {position} of the overlay',
+                seen=f'a {type(candidate).__name__}',
+                expected='a TrafficModel')
         if self._weights[2] and not candidate.packets_known:
             raise exceptions.InvalidModel(
-                f'model {position} of the overlay has no packet rates; '
-                f'expected kpps for dimension {self.dimension!r} (see '
-                f'TrafficModel.with_packets)')
+                thing=f'packet rates of model {position} of the overlay',
+                value=None, expected=f'kpps for dimension {self.dimension!r} '
+                '(see TrafficModel.with_packets)')
 
     # The laws of the sum: exact, or a pair of bounds.
 
@@ -261,20 +262,18 @@ class Superposition:
         rate = self.episodes_per_second()
         if rate == 0:
             raise exceptions.InvalidModel(
-                f'overlay of {len(self.models)} models: overloaded all the '
-                f'time (probability {probability:g}); expected sources that '
-                f'are below the capacity {self.capacity:g} at some time')
+                thing=f'overlay of {len(self.models)} models',
+                seen=f'overloaded all the time (probability {probability:g})',
+                expected='sources that are below the capacity '
+                f'{self.capacity:g} at some time')
         return probability / rate
 
 
 def _require_cells(cells: int | None, sources: int) -> int:
-    if cells is None:
-        return min(_MOST_CELLS, max(_LEAST_CELLS,
-                                    _CELLS_PER_SOURCE * sources))
-    if not isinstance(cells, numbers.Integral) or cells <= 0:
-        raise exceptions.InvalidModel(
-            f'number of grid cells: {cells!r}; expected a whole number > 0')
-    return int(cells)
+    return checks.check(
+        'number of grid cells', cells, checks.whole(default=min(
+            _MOST_CELLS, max(_LEAST_CELLS, _CELLS_PER_SOURCE * sources))),
+        exceptions.InvalidModel)
 
 
 def _weights_of(dimension: _Dimension) -> np.ndarray:
@@ -287,14 +286,14 @@ def _weights_of(dimension: _Dimension) -> np.ndarray:
     if weights.shape != (3,) or not np.isfinite(weights).all() \
             or (weights < 0).any():
         raise exceptions.InvalidModel(
-            f'dimension: {dimension!r}; expected one of '
-            f'{", ".join(sorted(model.DIMENSIONS))} or three weights >= 0')
+            thing='dimension', value=dimension, expected='one of '
+            f'{", ".join(model.DIMENSIONS)} or three weights >= 0')
     return weights
 
 
 def _probability(value: float) -> float:
     # Rounding may result in slightly more than 1. Anything else is a defect.
     if not -1e-12 <= value <= 1 + 1e-9:
-        raise exceptions.InvalidModel(
-            f'probability of an overlay: {value!r}; expected 0..1')
+        raise exceptions.InvalidModel(thing='probability of an overlay',
+                                      value=value, expected='0..1')
     return float(min(max(value, 0.0), 1.0))

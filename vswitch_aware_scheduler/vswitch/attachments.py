@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['Attachments', 'TYPES_WITHOUT', 'UNKNOWN', 'VNIC_TYPES']
@@ -19,6 +20,9 @@ TYPES_WITHOUT = ('flat', 'local', 'vlan')
 #: Neutron's types of interfaces that each use a function of the NIC.
 VNIC_TYPES = ('accelerator-direct', 'direct', 'direct-physical', 'macvtap',
               'remote-managed', 'vdpa', 'virtio-forwarder')
+
+
+_NETWORK, _COUNT = checks.text(36, default=None), checks.whole(0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,21 +47,13 @@ class Attachments:
             value = getattr(self, name)
             if isinstance(value, str):
                 raise exceptions.InvalidInput(
-                    f'{name}: {value!r}; expected a collection with one '
-                    f'network for each interface')
+                    thing=name, value=value, expected='a collection with one '
+                    'network for each interface')
             value = tuple(value)
             for network in value:
-                if network is not None and not (
-                        isinstance(network, str) and 0 < len(network) <= 36):
-                    raise exceptions.InvalidInput(
-                        f'a network of {name}: {network!r}; expected text of '
-                        f'1 to 36 characters')
+                checks.check(f'a network of {name}', network, _NETWORK)
             object.__setattr__(self, name, value)
-        if not (isinstance(self.virtual_functions, int)
-                and self.virtual_functions >= 0):
-            raise exceptions.InvalidInput(
-                f'virtual_functions: {self.virtual_functions!r}; expected a '
-                f'whole number >= 0')
+        checks.check('virtual_functions', self.virtual_functions, _COUNT)
 
     def __bool__(self) -> bool:
         return bool(self.networks or self.others or self.virtual_functions)
@@ -88,9 +84,9 @@ class Attachments:
             return cls(**data) if isinstance(data, dict) else cls(data)
         except TypeError as error:
             raise exceptions.InvalidInput(
-                f'attachments: {data!r}; expected a list of networks, or a '
-                f'mapping with networks, others and virtual_functions'
-            ) from error
+                thing='attachments', value=data, expected='a list of '
+                'networks, or a mapping with networks, others and '
+                'virtual_functions') from error
 
 
 #: Assumed attachments of an instance about which nothing is known: one unknown

@@ -11,7 +11,7 @@ import dataclasses
 import operator
 import typing
 
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
@@ -107,16 +107,12 @@ def parse_mapping(texts: abc.Iterable[str],
     for text in texts:
         key, _, name = text.partition('=')
         switch, colon, encapsulation = key.partition(':')
-        if switch not in SWITCHES or colon and (
-                encapsulation not in switch_profile.ENCAPSULATIONS):
-            raise exceptions.InvalidInput(
-                f'mapping {text!r}: switch: {key!r}; expected one of '
-                f'{", ".join(SWITCHES)}, and after a colon one of '
-                f'{", ".join(switch_profile.ENCAPSULATIONS)}')
-        if name not in profiles:
-            raise exceptions.InvalidInput(
-                f'mapping {text!r}: profile: {name!r}; expected one of '
-                f'{", ".join(profiles)}')
+        for thing, value, names in (
+                ('switch', switch, SWITCHES),
+                ('encapsulation', encapsulation if colon else 'none',
+                 switch_profile.ENCAPSULATIONS), ('profile', name, profiles)):
+            checks.check(f'mapping {text!r}: {thing}', value,
+                         checks.one_of(names))
         mapping[key] = name
     return mapping
 

@@ -14,6 +14,7 @@ import typing
 
 import yaml
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
@@ -34,7 +35,8 @@ _GROUPS = {'neutron-ovs': 'ovs', 'neutron-sriov': 'sriov_nic'}
 # The largest integer of Placement.
 _MOST = 2 ** 31 - 1
 
-_NAME = re.compile(r'[A-Za-z0-9_.-]+')
+_NAME = checks.Kind('letters, digits, "_", "." and "-"',
+                    re.compile(r'[A-Za-z0-9_.-]+').fullmatch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,10 +142,7 @@ def neutron_options(profile: switch_profile.SwitchProfile,
     :raises InvalidInput: if a name is not permitted in such an option
     """
     for name in (*devices, *([hypervisor] if hypervisor else [])):
-        if not _NAME.fullmatch(name):
-            raise exceptions.InvalidInput(
-                f'a bridge, device or hypervisor: {name!r}; expected '
-                f'letters, digits, "_", "." and "-"')
+        checks.check('a bridge, device or hypervisor', name, _NAME)
     stated, options = inventory(profile), {}
     both = (stated.egress_kbps, stated.ingress_kbps)
     if any(both):
@@ -187,12 +186,13 @@ def render(profile: switch_profile.SwitchProfile, form: str,
         devices = (TUNNELLED,)
     if not devices:
         raise exceptions.InvalidInput(
-            '--device: not given; expected the bridge or network device for '
-            f'the format {form}')
+            thing='--device', value=None, expected='the bridge or network '
+            f'device for the format {form}')
     if form == 'neutron-ovn' and not hypervisor:
         raise exceptions.InvalidInput(
-            '--hypervisor: not given; expected the name of the compute host '
-            'in Placement: ML2/OVN reports only devices with a hypervisor')
+            thing='--hypervisor', value=None, expected='the name of the '
+            'compute host in Placement: ML2/OVN reports only devices with a '
+            'hypervisor')
     if tunnelled and TUNNELLED not in devices:
         head += (f'# Networks of {profile.encapsulation} use the bandwidth of '
                  f'{TUNNELLED}, which is no device here\n')
@@ -200,8 +200,8 @@ def render(profile: switch_profile.SwitchProfile, form: str,
                               packets=form == 'neutron-ovs')
     if not options:
         raise exceptions.InvalidInput(
-            f'profile {profile.name}: no limit for format {form}; expected a '
-            'limit on bandwidth or packets')
+            thing=f'profile {profile.name}', seen=f'no limit for {form}',
+            expected='a limit on bandwidth or packets')
     if form == 'neutron-ovn':
         text = ','.join(f'{name}={value.replace(",", ";")}'
                         for name, value in options.items())

@@ -9,18 +9,18 @@ no instance and no configuration, and keeps no state.
 from __future__ import annotations
 
 from collections import abc
+import contextlib
 import dataclasses
-import difflib
 import functools
 from importlib import resources
 import math
-import numbers
 import re
 import typing
 
 import numpy as np
 import yaml
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.traffic import model
@@ -28,7 +28,7 @@ from vswitch_aware_scheduler.traffic import model
 __all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
            'OVERRIDABLE_KEYS', 'SATURATION_DIMENSIONS', 'SwitchProfile',
            'TUNNEL_UNITS', 'catalogue', 'load_profiles', 'most_cautious',
-           'named', 'one_of', 'override_number', 'profiles', 'read_yaml',
+           'named', 'override_number', 'profiles', 'read_yaml',
            'smallest', 'with_numbers']
 
 ENCAPSULATIONS = ('none', 'vlan', 'vxlan', 'gre', 'geneve', 'stt')
@@ -77,6 +77,10 @@ _PER_CORE = (*_FORMS, 'packet_rate_kpps', 'same_host_saturation_kbps')
 #: Keys of aggregate metadata (after ``vswitch:``) that override a number. For
 #: each of them, a smaller number is more cautious.
 OVERRIDABLE_KEYS = tuple(_RATES) + _COUNTS
+_CHOICES = {'encapsulation': checks.one_of(ENCAPSULATIONS),
+            'saturation_dimension': checks.one_of(SATURATION_DIMENSIONS),
+            'tunnel_unit': checks.one_of(TUNNEL_UNITS)}
+_OVERRIDABLE = checks.one_of(OVERRIDABLE_KEYS)
 
 #: Name of a profile that only has configured numbers.
 NUMBERS_ONLY = 'numbers-only'
@@ -92,45 +96,47 @@ _WORD = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]*')
 _WORDS = 'text of letters, digits, "_", "." and "-"'
 
 
+def _rate(number):
+    return model.LEAST_CAPACITY <= number <= 1e15
+
+
+def _closing_rate(number):
+    return number == 0 or _rate(number)
+
+
 def _rules():
-    """Yield the key, the valid values, and a check, of each number.
+    """Yield the key and the kind of each number.
 
     The bounds keep every quotient of two numbers finite and exclude NaN.
     """
     for key in _COUNTS:
-        yield key, 'a whole number >= 0', lambda number: (
-            isinstance(number, numbers.Integral) and 0 <= int(number) <= 1e15)
+        yield key, checks.whole(0, 1e15)
     for key, unit in _AT_LEAST_ZERO.items():
-        yield key, f'0 or a number of 1e-9 to 1e15, {unit}', lambda number: (
+        yield key, checks.number_of(
+            f'0 or a number of 1e-9 to 1e15, {unit}', lambda number:
             number == 0 or 1e-9 <= number <= 1e15)
-    yield _SHARE, 'a number 0 <= share < 1', lambda number: 0 <= number < 1
+    yield _SHARE, checks.number_of('a number 0 <= share < 1',
+                                   lambda number: 0 <= number < 1)
     for key in (*_RATES, 'same_host_saturation_kbps', _TABLE, _CORES):
         closes = key in _CLOSING
         unit = _CORES if key == _CORES else _RATES.get(key, 'kbit/s')
-        yield key, (f'a number > 0 (1e-6 to 1e15), {unit}'
-                    + (', or 0 to close the switch' if closes else '')), (
-            lambda number, closes=closes: closes and number == 0
-            or model.LEAST_CAPACITY <= number <= 1e15)
+        yield key, checks.number_of(
+            f'a number > 0 (1e-6 to 1e15), {unit}'
+            + (', or 0 to close the switch' if closes else ''),
+            _closing_rate if closes else _rate)
 
 
-_NUMBERS: dict[str, typing.Any] = {key: rule for key, *rule in _rules()}
+_NUMBERS = dict(_rules())
 
 
-def _number(key: str, value: typing.Any) -> float:
-    """Return the value of a key as a number of the type that it requires.
-
-    :raises ValueError: with a description of the valid values
-    """
-    expected, is_valid = _NUMBERS[key]
-    if not isinstance(value, bool) and isinstance(value, numbers.Real) \
-            and is_valid(value):
-        return abs(int(value) if key in _COUNTS  # type: ignore[call-overload]
-                   else float(value))
-    if expected.startswith('a number >') and isinstance(value, str) \
-            and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
-        expected += (f'; YAML reads {value} as text, but 1.0e+6 and 1000000 '
-                     'as numbers')
-    raise ValueError(expected)
+def _number(owner: str, key: str, value: typing.Any,
+            thing: str | None = None) -> float:
+    """Return the value of a key as a number of the type that it requires."""
+    kind = _NUMBERS[key]
+    if isinstance(value, str) and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
+        kind = kind._replace(expected=f'{kind.expected}; YAML reads {value} '
+                             'as text, but 1.0e+6 and 1000000 as numbers')
+    return checks.check(f'{owner}: {thing or key}', value, kind)
 
 
 def _open(rate: float | None) -> float | None:
@@ -143,37 +149,28 @@ def override_number(key: str, value: typing.Any, where: str) -> float:
 
     :param where: what states the value, for messages, for example ``aggregate
         'rack 7'``
-    :raises InvalidOverride: if the value is invalid
+    :raises InvalidInput: if the value is invalid
     """
-    if key not in OVERRIDABLE_KEYS:
-        raise exceptions.InvalidOverride(
-            f'{where}: there is no key {plain_text.brief(key)} (value '
-            f'{plain_text.brief(value)}); expected '
-            f'{one_of(key, OVERRIDABLE_KEYS)}')
-    number = value
+    checks.check(f'{where}: a key', key, _OVERRIDABLE)
+    number, kind = value, _NUMBERS[key]
     if isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError):
             number = int(value) if key in _COUNTS else float(value)
-        except ValueError:
-            number = None
-    try:
-        return _number(key, number)
-    except ValueError as expectation:
-        raise exceptions.InvalidOverride(
-            f'{where}: {key}: {plain_text.brief(value)}; expected '
-            f'{expectation}') from None
+    checks.check(f'{where}: {key}', value, kind._replace(
+        is_valid=lambda value: kind.is_valid(number)))
+    return kind.form(number)
 
 
 def most_cautious(key: str, values: abc.Iterable[typing.Any],
                   where: str) -> float:
     """Return the smallest of several values for one key.
 
-    :raises InvalidOverride: if a value is invalid or there is none
+    :raises InvalidInput: if a value is invalid or there is none
     """
     override_numbers = [override_number(key, value, where) for value in values]
     if not override_numbers:
-        raise exceptions.InvalidOverride(
-            f'{where}: {key}: no value; expected one or more')
+        raise exceptions.InvalidInput(thing=f'{where}: {key}', value=None,
+                                      expected='one value or more')
     return min(override_numbers)
 
 
@@ -181,18 +178,14 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str) and _WORD.fullmatch(value) is not None
 
 
-def one_of(value: object, valid_values: abc.Sequence[str]) -> str:
-    """Return the valid words as text, with the word that is most similar."""
-    similar = difflib.get_close_matches(str(value), valid_values, n=1)
-    return f'one of {", ".join(valid_values)}' + (
-        f'; did you mean {similar[0]!r}?' if similar else '')
+def _owner(name):
+    return f'profile {plain_text.brief(name)}'
 
 
 def _invalid(name: object, value_name: str, value: object,
              expected: object) -> typing.NoReturn:
-    raise exceptions.InvalidProfile(
-        f'profile {plain_text.brief(name)}: {value_name}: '
-        f'{plain_text.brief(value)}; expected {expected}')
+    raise exceptions.InvalidInput(thing=f'{_owner(name)}: {value_name}',
+                                  value=value, expected=expected)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,7 +234,7 @@ class SwitchProfile:
         estimate starts with 'estimate:'
     :param provenance: {word: text or number}: machine, versions and method of
         the measurement; for information
-    :raises InvalidProfile: if a value is invalid
+    :raises InvalidInput: if a value is invalid
     """
 
     name: str
@@ -283,21 +276,14 @@ class SwitchProfile:
                 ('provenance', dict, 'a mapping of words to text or numbers')):
             if not isinstance(getattr(self, key), kind):
                 self._refuse(key, expected)
-        for key, choices in (('encapsulation', ENCAPSULATIONS),
-                             ('saturation_dimension', SATURATION_DIMENSIONS),
-                             ('tunnel_unit', TUNNEL_UNITS)):
-            if getattr(self, key) not in choices:
-                self._refuse(key, one_of(getattr(self, key), choices))
+        owner = _owner(self.name)
+        checks.fields(owner, self, _CHOICES)
         for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO, *_SAME_HOST, _CORES):
             value = getattr(self, key)
-            if value is None and key != 'typical_packet_bytes':
-                continue
-            try:
-                object.__setattr__(self, key, _number(key, value))
-            except ValueError as expectation:
-                self._refuse(key, expectation)
+            if value is not None or key == 'typical_packet_bytes':
+                object.__setattr__(self, key, _number(owner, key, value))
         if self.saturation_by_packet_bytes is not None:
-            object.__setattr__(self, _TABLE, self._checked_table())
+            object.__setattr__(self, _TABLE, self._checked_table(owner))
             if self.saturation_kbps is not None:
                 self._refuse('saturation_kbps', f'nothing beside {_TABLE}: '
                              'state one of the two')
@@ -316,7 +302,8 @@ class SwitchProfile:
         for key, text in self.sources.items():
             if key not in stated:
                 _invalid(self.name, 'a key of sources', key, 'a number that '
-                         'the profile states, ' + one_of(key, stated))
+                         'the profile states, '
+                         + plain_text.one_of(key, stated))
             if not isinstance(text, str) or not text.strip():
                 _invalid(self.name, f'sources: {key}', text, 'text')
         for key, value in self.provenance.items():
@@ -331,36 +318,29 @@ class SwitchProfile:
     def _refuse(self, key: str, expected: object) -> typing.NoReturn:
         _invalid(self.name, key, getattr(self, key), expected)
 
-    def _checked_table(self) -> dict[float, float]:
+    def _checked_table(self, owner: str) -> dict[float, float]:
         table = self.saturation_by_packet_bytes
         if not isinstance(table, dict) or not table:
             self._refuse(_TABLE, 'a mapping of packet sizes in bytes to '
                          'kbit/s with one size or more')
         checked = {}
         for size, rate in table.items():
-            try:
-                # Keys of a JSON object are strings.
+            # Keys of a JSON object are strings.
+            number = size
+            with contextlib.suppress(ValueError):
                 number = float(size) if isinstance(size, str) else size
-                number = _number('typical_packet_bytes', number)
-            except ValueError:
-                _invalid(self.name, f'a packet size of {_TABLE}', size,
-                         'a number > 0, bytes')
+            thing = f'a packet size of {_TABLE}'
+            number = _number(owner, 'typical_packet_bytes', number, thing)
             if number in checked:
-                _invalid(self.name, f'a packet size of {_TABLE}', size,
-                         'each size once')
-            try:
-                checked[number] = _number(_TABLE, rate)
-            except ValueError as expectation:
-                _invalid(self.name, f'{_TABLE}: {size}', rate, expectation)
+                _invalid(self.name, thing, size, 'each size once')
+            checked[number] = _number(owner, _TABLE, rate, f'{_TABLE}: {size}')
         return dict(sorted(checked.items()))
 
     def _size(self, packet_bytes: float | None) -> float:
         if packet_bytes is None:
             return self.typical_packet_bytes
-        try:
-            return _number('typical_packet_bytes', packet_bytes)
-        except ValueError as expectation:
-            _invalid(self.name, 'packet_bytes', packet_bytes, expectation)
+        return _number(_owner(self.name), 'typical_packet_bytes',
+                       packet_bytes, 'packet_bytes')
 
     def saturation_kbps_at(self,
                            packet_bytes: float | None = None) -> float | None:
@@ -379,7 +359,7 @@ class SwitchProfile:
 
         :returns: kbit/s in ``saturation_dimension``, or None if the profile
             states neither saturation nor costs
-        :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
+        :raises InvalidInput: if ``packet_bytes`` is not a number > 0
         """
         size = self._size(packet_bytes)
         rates = [rate for rate in (self._saturation(size), self._cost(size))
@@ -472,7 +452,7 @@ class SwitchProfile:
         This number allows a comparison of all kinds of switches.
 
         :returns: kbit/s, infinite if only numbers of VMs are limited
-        :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
+        :raises InvalidInput: if ``packet_bytes`` is not a number > 0
         """
         size = self._size(packet_bytes)
         capacities = dict.fromkeys(model.DIMENSIONS, math.inf)
@@ -492,7 +472,7 @@ class SwitchProfile:
 
         :param rate_kbps: sum of egress and ingress of all VMs
         :returns: MHz, or None if the profile does not state it
-        :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
+        :raises InvalidInput: if ``packet_bytes`` is not a number > 0
         """
         size = self._size(packet_bytes)
         if self.cpu_mhz_per_kpps is None and self.cpu_mhz_per_mbps is None:
@@ -548,7 +528,7 @@ class SwitchProfile:
         :param mapping: {key: value}, keys of :data:`OVERRIDABLE_KEYS`; a value
             is a number, text with a number, or a set, list or tuple of these,
             of which the smallest applies
-        :raises InvalidOverride: if a value is invalid
+        :raises InvalidInput: if a value is invalid
         """
         changes = {
             key: most_cautious(
@@ -585,10 +565,7 @@ class SwitchProfile:
             _invalid(name, _CORES, stated[_CORES], 'none: the base '
                      f'{self.name} does not state the cores that its numbers '
                      f'hold for')
-        try:
-            factor = _number(_CORES, stated[_CORES]) / self.cores
-        except ValueError as expectation:
-            _invalid(name, _CORES, stated[_CORES], expectation)
+        factor = _number(_owner(name), _CORES, stated[_CORES]) / self.cores
         changes = {}
         for key in _PER_CORE:
             value = getattr(self, key)
@@ -613,7 +590,7 @@ class SwitchProfile:
     def from_dict(cls, data: typing.Any) -> SwitchProfile:
         """Return the profile of a dictionary that :meth:`to_dict` returned.
 
-        :raises InvalidProfile: if a value or a key is invalid
+        :raises InvalidInput: if a value or a key is invalid
         """
         if not isinstance(data, dict) or 'name' not in data:
             _invalid(None, 'its dictionary', data, 'a mapping with a name')
@@ -636,12 +613,9 @@ def _from_entry(name, entry, bases):
         _invalid(name, 'its entry', entry, 'a mapping of keys to values')
     allowed = _KEYS[1:] if bases is None else (
         'base', *_KEYS[1:], _PACKET_TABLE)
-    for key, value in entry.items():
+    for key in entry:
         if key not in allowed:
-            raise exceptions.InvalidProfile(
-                f'profile {plain_text.brief(name)}: there is no key '
-                f'{plain_text.brief(key)} (value {plain_text.brief(value)}); '
-                f'expected {one_of(key, allowed)}')
+            _invalid(name, 'a key', key, plain_text.one_of(key, allowed))
     stated = _without_packet_table(name, entry)
     # A key without a value means the default, or no limit.
     for field in dataclasses.fields(SwitchProfile)[1:]:
@@ -654,7 +628,7 @@ def _from_entry(name, entry, bases):
     base = stated.pop('base')
     if not isinstance(base, str) or base not in bases:
         _invalid(name, 'base', base, 'a built-in profile or an earlier one of '
-                 'the same file, ' + one_of(base, tuple(bases)))
+                 'the same file, ' + plain_text.one_of(base, bases))
     sources = stated.pop('sources', {})
     if not isinstance(sources, dict):
         _invalid(name, 'sources', sources, 'a mapping of keys to text')
@@ -732,13 +706,10 @@ def _check_nodes(loader, node, sizes):
 def named(name: str, profiles_by_name: Profiles) -> SwitchProfile:
     """Return the profile with a name.
 
-    :raises InvalidProfile: if there is no such profile
+    :raises InvalidInput: if there is no such profile
     """
-    if name not in profiles_by_name:
-        raise exceptions.InvalidProfile(
-            f'profile: {name!r}; expected one of '
-            f'{", ".join(profiles_by_name)}')
-    return profiles_by_name[name]
+    return profiles_by_name[
+        checks.check('profile', name, checks.one_of(profiles_by_name))]
 
 
 def smallest(candidates: abc.Iterable[SwitchProfile]) -> SwitchProfile | None:
@@ -768,7 +739,7 @@ def read_yaml(content: str | bytes, place: str, owner: str | None = None,
     """Return the plain values of a YAML document without duplicate keys.
 
     :param owner: what a top-level key names, for messages
-    :raises InvalidProfile: if the document is invalid
+    :raises InvalidInput: if the document is invalid
     """
     top = None
     try:
@@ -790,22 +761,22 @@ def read_yaml(content: str | bytes, place: str, owner: str | None = None,
         problem = ' '.join(str(getattr(error, 'problem', 0) or error).split())
         if '; expected' not in problem:
             problem += '; expected valid YAML'
-        raise exceptions.InvalidProfile(f'{place}: {problem}') from None
+        raise exceptions.InvalidInput(f'{place}: {problem}') from None
 
 
 def _parse(content, place, bases, loader_class=yaml.SafeLoader):
     """Return the profiles of a YAML document."""
     data = read_yaml(content, place, 'profile', loader_class)
     if not isinstance(data, dict) or not data:
-        raise exceptions.InvalidProfile(
-            f'{place}: content: {plain_text.brief(data)}; expected a mapping '
-            'of profile names to profiles')
+        raise exceptions.InvalidInput(
+            thing=f'{place}: content', value=data,
+            expected='a mapping of profile names to profiles')
     parsed: Profiles = {}
     for name, entry in data.items():
         try:
             parsed[name] = _from_entry(name, entry, {**bases, **parsed})
-        except exceptions.InvalidProfile as error:
-            raise exceptions.InvalidProfile(f'{place}: {error}') from None
+        except exceptions.InvalidInput as error:
+            raise exceptions.InvalidInput(f'{place}: {error}') from None
     return parsed
 
 
@@ -815,17 +786,17 @@ def load_profiles(path: str, bases: Profiles | None = None) -> Profiles:
     :param bases: {name: SwitchProfile} that ``base`` may name in addition to
         earlier profiles of the file; None uses the catalogue
     :returns: {name: SwitchProfile} in the order of the file
-    :raises InvalidProfile: if the file is invalid
+    :raises InvalidInput: if the file is invalid
     """
     bases = catalogue() if bases is None else bases
     try:
         with open(path, 'rb') as file:
             content = file.read()
     except (OSError, ValueError) as error:
-        raise exceptions.InvalidProfile(
-            f'profile file {path}: cannot be read ('
-            f'{getattr(error, "strerror", None) or error}); expected a YAML '
-            'file of profiles') from error
+        raise exceptions.InvalidInput(
+            thing=f'profile file {path}', seen='cannot be read ('
+            f'{getattr(error, "strerror", None) or error})',
+            expected='a YAML file of profiles') from error
     return _parse(content, f'profile file {path}', bases)
 
 
@@ -846,7 +817,7 @@ def profiles(path: str | None = None) -> Profiles:
 
     A profile of the file replaces the built-in profile with the same name.
 
-    :raises InvalidProfile: as :func:`load_profiles`
+    :raises InvalidInput: as :func:`load_profiles`
     """
     by_name = catalogue()
     if path:

@@ -144,11 +144,11 @@ class TestBadValues(PoliciesTestCase):
                 ('max_tunnels', '2.5', 'whole number'),
                 ('line_rate_kbps', 'inf', '> 0'),
                 ('saturation', '5', 'vswitch:saturation_kbps'),
-                *(('enforcement', text, 'enforce or observe')
+                *(('enforcement', text, 'one of enforce, observe')
                   for text in ('Observe', '', 'true')),
                 *(('prediction_margin', text, 'a number 0.001..1000')
                   for text in ('0', '1001', '-1', 'nan', 'inf', 'two', '')),
-                ('judge', 'no', 'true or false')):
+                ('judge', 'no', 'one of true, false')):
             with self.subTest(key=key, value=value):
                 self.reports = []
                 policy = self.find({f'vswitch:{key}': value},

@@ -12,13 +12,14 @@ class TestHostPolicy(unittest.TestCase):
         for parts, kwargs in (
                 (("'sometimes'", 'average', 'probability'),
                  {'policy': 'sometimes'}),
-                (('-0.1', '0..1'), {'overload_probability': -.1}),
-                (('1.1', '0..1'), {'overload_probability': 1.1}),
-                (('nan', '0..1'), {'overload_probability': float('nan')}),
+                (('-0.1', 'from 0 to 1'), {'overload_probability': -.1}),
+                (('1.1', 'from 0 to 1'), {'overload_probability': 1.1}),
+                (('nan', 'from 0 to 1'),
+                 {'overload_probability': float('nan')}),
                 (('0.0', 'above 0'), {'prediction_margin': 0.0}),
                 (('inf', 'above 0'), {'prediction_margin': float('inf')}),
                 (('nan', 'above 0'), {'prediction_margin': float('nan')})):
-            with self.assertRaises(exceptions.InvalidOverride) as caught:
+            with self.assertRaises(exceptions.InvalidInput) as caught:
                 admission.HostPolicy(None, **kwargs)
             for part in (*parts, 'expected'):
                 self.assertIn(part, str(caught.exception))

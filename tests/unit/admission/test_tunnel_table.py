@@ -201,7 +201,7 @@ class TestProfile(unittest.TestCase):
             self.assertEqual(own, profile.SwitchProfile.from_dict(
                 own.to_dict()))
         with self.assertRaisesRegex(
-                exceptions.InvalidProfile,
-                "tunnel_unit: 'network'; expected one of instances, .*did "
-                "you mean 'networks'"):
+                exceptions.InvalidInput,
+                "tunnel_unit: 'network'; expected one of instances, .*"
+                'nearest name: networks'):
             profile.SwitchProfile('x', max_tunnels=5, tunnel_unit='network')

@@ -121,7 +121,7 @@ class ListTestCase(command_case.ManageTestCase):
     def test_another_format_is_refused_before_anything_is_done(self):
         for options in (('db', 'sync'), ('model', 'show', 'vm1'),
                         ('host', 'set', 'h', 'ovs-flat')):
-            self.assert_fails('format: csv; expected table, json, yaml',
+            self.assert_fails('format: .csv.; expected one of table, json',
                               *options, '-f', 'csv')
         self.assertEqual([], store.Store(self.url).host_profiles())
         self.assert_fails('invalid choice', 'model', 'list', '-f', 'xml',

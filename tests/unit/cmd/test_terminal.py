@@ -65,7 +65,7 @@ class CompletionTestCase(unittest.TestCase):
             status, output, errors = commands.run(
                 manage.main, ['--print-completion', 'bash'])
         self.assertEqual((1, ''), (status, output))
-        self.assertIn('extra "completion"', errors)
+        self.assertIn('vswitch_aware_scheduler[completion]', errors)
 
 
 class OutputTestCase(unittest.TestCase):

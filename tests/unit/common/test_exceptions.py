@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import inspect
+import pickle
 import unittest
 
 from vswitch_aware_scheduler.common import exceptions
@@ -14,11 +15,11 @@ def _classes():
 
 class TestTree(unittest.TestCase):
 
-    def test_every_error_has_one_base_and_invalid_ones_are_value_errors(self):
+    def test_every_error_has_one_base_and_invalid_input_is_a_value_error(self):
         for name, error in _classes().items():
             with self.subTest(name):
                 self.assertTrue(issubclass(error, exceptions.VSwitchError))
-                self.assertEqual(name.startswith('Invalid'),
+                self.assertEqual(issubclass(error, exceptions.InvalidInput),
                                  issubclass(error, ValueError))
 
     def test_the_tree_that_is_drawn_is_the_tree_that_is(self):
@@ -35,3 +36,15 @@ class TestTree(unittest.TestCase):
         self.assertEqual(
             {name: next(base.__name__ for base in error.__bases__)
              for name, error in _classes().items()}, drawn)
+
+    def test_a_message_is_formatted_with_values(self):
+        for values, message in (
+                ({'seen': 'none'}, 'rate: none; expected 3'),
+                ({'value': 'x'}, "rate: 'x'; expected 3"),
+                ({'value': None}, 'rate: not given; expected 3'),
+                ({'value': 'x' * 10 ** 6}, "rate: 'xxx")):
+            error = exceptions.InvalidInput(thing='rate', expected=3, **values)
+            self.assertTrue(str(error).startswith(message), error)
+            self.assertLess(len(str(error)), 120)
+            self.assertEqual(str(error), str(pickle.loads(
+                pickle.dumps(error))))

@@ -687,7 +687,7 @@ class SharesTestCase(LearningTestCase):
                     self.run_pass(now=BEGIN + until * PERIOD)
 
             with self.assertRaisesRegex(exceptions.StoreChanged,
-                                        'another (modeler|process) has '):
+                                        'another (modeler|process)'):
                 self.run_pass(now=BEGIN + (until + 5) * PERIOD,
                               progress=faster)
             self.assertEqual(1, len(overtaken))
@@ -724,7 +724,7 @@ class SettingsTestCase(base.ModelerTestCase):
                             ('half_life_seconds', math.nan),
                             ('forget_seconds', -1)):
             with self.assertRaisesRegex(exceptions.InvalidInput,
-                                        f'{name} .*: .*; expected'):
+                                        f'modeler: {name}: .*; expected'):
                 learning.LearningSettings(**{'source': 'memory', name: value})
 
     def test_a_model_without_counts_is_learned_from_the_beginning(self):

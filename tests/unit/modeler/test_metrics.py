@@ -223,5 +223,5 @@ class MetricsTestCase(unittest.TestCase):
     def test_without_the_library_the_error_names_the_package(self):
         with mock.patch.object(metrics, 'prometheus_client', None), \
                 self.assertRaisesRegex(exceptions.InvalidInput,
-                                       'prometheus_client is not installed'):
+                                       'needs prometheus_client'):
             metrics.ModelerMetrics()

@@ -31,7 +31,7 @@ class TestValidators(unittest.TestCase):
     def accepts(validate, *arguments):
         try:
             validate(*arguments)
-        except (exception.ValidationError, exceptions.InvalidOverride):
+        except (exception.ValidationError, exceptions.InvalidInput):
             return False
         return True
 

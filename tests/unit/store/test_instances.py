@@ -168,16 +168,16 @@ class PlacementsTestCase(base.StoreTestCase):
 
     def test_values_that_cannot_be_stored_are_named(self):
         for values, message in (
-                (dict(instance_uuid='', host='h'), 'its uuid'),
+                (dict(instance_uuid='', host='h'), 'instance_uuid'),
                 (dict(instance_uuid='u', host=''), 'host'),
                 (dict(instance_uuid='u', host='h', flavor='f' * 256),
                  'flavor'),
                 *((dict(instance_uuid='u', host='h', guaranteed=rates),
-                   'guaranteed rates') for rates in (
+                   'guaranteed: .*; expected three') for rates in (
                        (1, 2), (1, 2, -3), (1, 2, None), (1, 2, '3'),
                        (float('inf'), 0, 0), (float('nan'), 0, 0)))):
             with self.subTest(values), self.assertRaisesRegex(
-                    exceptions.InvalidModel, message):
+                    exceptions.InvalidInput, message):
                 store.InstanceRecord(**values)
         for values, message in (
                 (dict(flavor='', project=None, members=1), 'flavor'),
@@ -185,7 +185,7 @@ class PlacementsTestCase(base.StoreTestCase):
                 (dict(flavor=None, project=None, members=1,
                       instance_uuid='u' * 37), 'instance_uuid')):
             with self.subTest(message), self.assertRaisesRegex(
-                    exceptions.InvalidModel, message):
+                    exceptions.InvalidInput, message):
                 store.Prior(law=LAW, **values)
 
 

@@ -130,7 +130,7 @@ class FileTestCase(base.StoreTestCase):
 
     def test_neither_an_unknown_version_nor_a_question_makes_a_file(self):
         with self.assertRaisesRegex(exceptions.StoreVersionError,
-                                    'version: 9999; expected'):
+                                    'version: .9999.; expected'):
             migration.sync(self.url, '9999')
         with self.assertRaises(exceptions.StoreMissing):
             migration.version(self.url)

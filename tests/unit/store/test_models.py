@@ -57,8 +57,8 @@ class ResumingTestCase(base.StoreTestCase):
         with self.assertRaisesRegex(exceptions.InvalidInput, 'given twice'):
             self.store.write([base.fitted(1)],
                              unmodelled=[self._unmodelled(1)])
-        with self.assertRaisesRegex(exceptions.InvalidModel,
-                                    'source: 3; expected a string'):
+        with self.assertRaisesRegex(exceptions.InvalidInput,
+                                    'source: 3; expected text'):
             self._unmodelled(1, source=3)
 
     def test_a_write_on_changed_counts_changes_nothing(self):

@@ -110,12 +110,12 @@ class StoredModelTestCase(unittest.TestCase):
 class HostProfileTestCase(unittest.TestCase):
 
     def test_values_that_make_no_sense_are_refused(self):
-        for wrong, message in (({'host': ''}, 'its name'),
+        for wrong, message in (({'host': ''}, "host '': host"),
                                ({'profile': ''}, 'profile'),
                                ({'source': ''}, 'source'),
                                ({'overrides': [1]}, 'overrides'),
                                ({'overrides': {'a': math.nan}}, 'overrides'),
                                ({'overrides': {'a': object()}}, 'overrides')):
-            with self.assertRaisesRegex(exceptions.InvalidProfile, message):
+            with self.assertRaisesRegex(exceptions.InvalidInput, message):
                 store.HostProfile(**{'host': 'h', 'profile': 'ovs-flat',
                                      **wrong})

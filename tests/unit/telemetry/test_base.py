@@ -68,7 +68,7 @@ class DriverTest(testtools.TestCase):
 
     def test_period_is_a_positive_number_or_absent(self):
         self.assertIsNone(_Recorder().period_seconds)
-        self.assertEqual(60.0, _Recorder('60').period_seconds)
+        self.assertEqual(60.0, _Recorder(60).period_seconds)
         for wrong in (0, -1, float('nan'), float('inf'), 'hourly', []):
             error = self.assertRaises(exceptions.InvalidInput, _Recorder,
                                       wrong)

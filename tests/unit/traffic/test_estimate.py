@@ -126,7 +126,7 @@ class TestMerging(EstimateTestCase):
         later = dataclasses.replace(_counted([1], times=[900]),
                                     period_seconds=60.0)
         self.assertRefused(exceptions.InvalidSeries,
-                           ('60.0 s', '300.0 s'), _counted([1]).merged,
+                           ('60.0', '300.0'), _counted([1]).merged,
                            later)
 
     def test_a_gap_between_the_two_is_a_step_across_a_gap(self):
@@ -194,7 +194,7 @@ class TestAgeing(EstimateTestCase):
     def test_a_factor_is_above_zero_and_at_most_one(self):
         for factor in (0, -1, 1.001, float('nan'), float('inf')):
             self.assertRefused(exceptions.InvalidSeries,
-                               ('factor', str(factor), '<= 1'),
+                               ('factor', str(factor), 'above 0 to 1'),
                                _counted([1]).aged, factor)
 
 

@@ -112,7 +112,7 @@ class TestValidation(ModelTestCase):
 
     def test_an_unknown_dimension_is_refused_with_the_known_ones(self):
         for dimension in ('bytes', None, ['egress'], 5):
-            self.assertInvalid(('dimension', repr(dimension), 'bandwidth',
+            self.assertInvalid(('dimension', 'bandwidth',
                                 'egress', 'ingress', 'packets'),
                                model.dimension_weights, dimension)
 

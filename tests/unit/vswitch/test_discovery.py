@@ -131,7 +131,7 @@ class ChoiceTestCase(DiscoveryTestCase):
     def test_a_mapping_that_makes_no_sense_is_refused(self):
         for text, shown_text in (('ovs=ovs-flat', "'ovs'"),
                                  ('ovs-system:x=ovs-flat', 'ovs-system:x'),
-                                 ('ovn:=ovs-flat', "'ovn:'"), ('ovn', "''"),
+                                 ('ovn:=ovs-flat', "'ovn:="), ('ovn', "''"),
                                  ('ovn=gone', "'gone'")):
             with self.subTest(text), self.assertRaisesRegex(
                     exceptions.InvalidInput, f'{shown_text}.*expected one of'):

@@ -48,10 +48,11 @@ class ProfileTestCase(unittest.TestCase):
         with self.assertRaises(error) as caught:
             yield
         for part in (*parts, 'expected'):
-            self.assertIn(part, str(caught.exception))
+            self.assertIn('not given' if part == 'None' else part,
+                          str(caught.exception))
 
     def invalid(self, *parts):
-        return self.refused(exceptions.InvalidProfile, *parts)
+        return self.refused(exceptions.InvalidInput, *parts)
 
 
 class TestValidation(ProfileTestCase):
@@ -87,7 +88,7 @@ class TestValidation(ProfileTestCase):
                 ({'switch': ''}, "'own'", 'switch', "''"),
                 ({'description': 5}, "'own'", 'description', '5', 'text'),
                 ({'encapsulation': 'vxlna'}, "'own'", 'encapsulation',
-                 "'vxlna'", 'geneve', "did you mean 'vxlan'?"),
+                 "'vxlna'", 'geneve', "nearest name: vxlan"),
                 *(({'encapsulation': value}, 'encapsulation')
                   for value in (None, False, ['vxlan'], {})),
                 # Saturation is of bandwidth, never of packets.
@@ -165,7 +166,7 @@ class TestValidation(ProfileTestCase):
         value.append(value)
         for _ in range(60):
             value = [value, value]
-        with self.assertRaises(exceptions.InvalidProfile) as caught:
+        with self.assertRaises(exceptions.InvalidInput) as caught:
             _profile(saturation_kbps=value)
         self.assertLess(len(str(caught.exception)), 500)
 
@@ -355,7 +356,7 @@ class TestOverrides(ProfileTestCase):
     WHERE = "aggregate 'rack 7'"
 
     def invalid(self, *parts):
-        return self.refused(exceptions.InvalidOverride, self.WHERE, *parts)
+        return self.refused(exceptions.InvalidInput, self.WHERE, *parts)
 
     def test_every_key_can_be_overridden_by_text_or_a_number(self):
         self.assertEqual({*RATES, *COUNTS}, {*profile.OVERRIDABLE_KEYS})
@@ -396,7 +397,7 @@ class TestOverrides(ProfileTestCase):
         for key in profile.OVERRIDABLE_KEYS:
             for value in ('', 'fast', '-1', 'nan', 'inf', '1e400', None, True,
                           '1 000', {'5': 6}, '9' * 5000, '10 Gbps'):
-                expected = ('a whole number >= 0' if key in COUNTS
+                expected = ('a whole number from 0' if key in COUNTS
                             else 'a number > 0')
                 with self.subTest(key=key, value=value), self.invalid(
                         key, repr(value)[:15], expected):
@@ -415,7 +416,7 @@ class TestOverrides(ProfileTestCase):
                 ('max_tunnels', [], ['no value']),
                 ('max_tunnels', {'5', 'x'}, ["'x'"]),
                 ('saturation_kpbs', 'vxlan', [
-                    "'vxlan'", "did you mean 'saturation_kbps'?"]),
+                    "'vxlan'", "nearest name: saturation_kbps"]),
                 ('encapsulation', 'vxlan', ["'vxlan'", 'packet_rate_kpps']),
                 (5, 'vxlan', ["'vxlan'", 'packet_rate_kpps'])):
             with self.subTest(key=key), self.invalid(str(key), *parts):
@@ -558,7 +559,7 @@ class TestOwnFile(ProfileTestCase):
                   for name, shown in (('5', '5'), ('yes', 'True'),
                                       ('~', 'None'))),
                 ('own: {saturation_kpbs: 17}\n', "'own'", "'saturation_kpbs'",
-                 '17', "did you mean 'saturation_kbps'?"),
+                 '17', "nearest name: saturation_kbps"),
                 ('own: {name: x, max_tunnels: 5}\n', "'own'", "'name'"),
                 ('own: {5: x}\n', "'own'", '5'),
                 *((f'own: {{saturation_kbps: {text}}}\n', "'own'",
@@ -583,7 +584,7 @@ class TestOwnFile(ProfileTestCase):
                 ('own: {base: b, vm_peak_kbps: 6}\nb: {max_tunnels: 5}\n',
                  "'own'", 'base', "'b'", 'earlier'),
                 ('own: {base: ovs-vxlna}\n', "'own'", 'base', "'ovs-vxlna'",
-                 "did you mean 'ovs-vxlan'?"),
+                 "nearest name: ovs-vxlan"),
                 *((f'own: {{base: {base}}}\n', "'own'", 'base')
                   for base in ('~', '5', '[ovs-flat]')),
                 ('a: {base: ovs-flat, saturation_kbps: 5, '
@@ -719,7 +720,7 @@ own: {base: one, cores: 6, packet_rate_kpps: 1}
             profiles = self.load(content if isinstance(content, bytes)
                                  else content.encode('utf-8', 'surrogatepass'),
                                  bases={})
-        except exceptions.InvalidProfile as error:
+        except exceptions.InvalidInput as error:
             self.assertIn(self.path, str(error))
             self.assertIn('expected', str(error))
         else:

@@ -6,7 +6,6 @@ import argparse
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import copy
@@ -50,10 +49,6 @@ class Sync(base.Show):
     def answer(self, arguments: argparse.Namespace) -> dict:
         """Update the schema; return its versions before and after."""
         url = self.conf.store_url
-        if arguments.version == '':
-            raise exceptions.InvalidInput(
-                f"version: ''; expected one of "
-                f"{', '.join(migration.revisions())}")
         directory = migration.missing_directory(url)
         before, after = migration.sync(url, arguments.version,
                                        self.conf.store_timeout_seconds)

@@ -43,10 +43,9 @@ def find(store, text: str) -> list:
             decisions = store.decisions(
                 instance_uuid=instances.find_uuid(store, text))
     if not decisions:
-        raise exceptions.InvalidInput(
-            f'decision: {text!r}; expected the uuid of an instance or the id '
-            f'of a request in the list that "vswitch-manage decision list" '
-            f'prints')
+        raise exceptions.NotInList(
+            thing='decision', value=text, expected='the uuid of an instance '
+            'or the id of a request', command='vswitch-manage decision list')
     return decisions
 
 

@@ -40,20 +40,6 @@ _SAME = 1e-3
 _HALVINGS = 10
 
 
-def _add_arguments(parser):
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument('--server', metavar='SERVER',
-                       help='uuid or name of an existing instance')
-    which.add_argument('--flavor', metavar='NAME',
-                       help='name of the flavor of a new instance')
-    parser.add_argument('--project', metavar='ID', dest='of_project',
-                        help='id of the project of the new instance')
-    parser.add_argument('--network', metavar='ID', action='append',
-                        dest='networks', default=[],
-                        help='id of a network that the instance is attached '
-                             'to; may be given several times')
-
-
 @dataclasses.dataclass(frozen=True)
 class _Subject:
     """The instance that is judged.
@@ -227,13 +213,7 @@ class _Judged:
             'is_there': self._subject.uuid in residents,
             'instances': len(residents), 'rules': dict(
                 collections.Counter(rules)),
-            'utilisation_before': _number(before.utilisation[i], has_profile),
-            'utilisation_after': _number(after.utilisation[i], has_profile),
-            'overload_before': _number(before.overload_probability[i],
-                                       has_profile),
-            'overload_after': _number(after.overload_probability[i],
-                                      has_profile),
-            'overload_limit': after.limit(i),
+            **_before_and_after(before, after, i, has_profile),
             'asked_limit': None if after.limit(i) is None
             else policy.overload_probability,
             'prediction_margin': policy.prediction_margin,
@@ -315,20 +295,14 @@ class _Judged:
     def _uplink(self, i, uplink):
         """Return how an uplink of a host is judged."""
         name = uplink.name
-        assessments = [table.assess_each(
-            table.rows_of([name]), [law], self._subject.uuid,
+        before, after = (self._uplinks.assess_each(
+            self._uplinks.rows_of([name]), [law], self._subject.uuid,
             self._subject.attachments.all_tunnelled)
-            for table, law in ((self._uplinks, rate_law.SILENT),
-                               (self._uplinks, self._laws[i]))]
-        before, after = assessments
+            for law in (rate_law.SILENT, self._laws[i]))
         return {
             'uplink': name, 'admitted': bool(after.admitted[0]),
             'instances': len(self._uplinks.residents(name)),
-            'utilisation_before': float(before.utilisation[0]),
-            'utilisation_after': float(after.utilisation[0]),
-            'overload_before': float(before.overload_probability[0]),
-            'overload_after': float(after.overload_probability[0]),
-            'overload_limit': after.limit(0), 'text': after.explain(0)}
+            **_before_and_after(before, after, 0), 'text': after.explain(0)}
 
     # Changes that would make the instance fit.
 
@@ -414,6 +388,17 @@ class _Judged:
         return number if fits_without(number) else None
 
 
+def _before_and_after(before, after, i, is_known=True):
+    """Return the numbers of a row of two Assessments."""
+    return {**{f'{name}_{when}': _number(values[i], is_known)
+               for name, both in (
+                   ('utilisation', (before.utilisation, after.utilisation)),
+                   ('overload', (before.overload_probability,
+                                 after.overload_probability)))
+               for when, values in zip(('before', 'after'), both)},
+            'overload_limit': after.limit(i)}
+
+
 def _number(value, is_known=True):
     """Return a number as JSON has it, or None if it is not finite."""
     return float(value) if is_known and np.isfinite(value) else None
@@ -453,7 +438,17 @@ class Explain(base.List):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
-        _add_arguments(parser)
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument('--server', metavar='SERVER',
+                           help='uuid or name of an existing instance')
+        which.add_argument('--flavor', metavar='NAME',
+                           help='name of the flavor of a new instance')
+        parser.add_argument('--project', metavar='ID', dest='of_project',
+                            help='id of the project of the new instance')
+        parser.add_argument('--network', metavar='ID', action='append',
+                            dest='networks', default=[],
+                            help='id of a network that the instance is '
+                                 'attached to; may be given several times')
 
     def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the result of :func:`run`."""

@@ -35,8 +35,9 @@ class Fit(base.Show):
         if None not in (arguments.start, arguments.end) \
                 and arguments.start >= arguments.end:
             raise exceptions.InvalidInput(
-                f'start: {arguments.start:.15g}; expected a time before the '
-                f'end, which is {arguments.end:.15g}, in seconds since 1970')
+                thing='start', seen=f'{arguments.start:.15g}',
+                expected='a time before the end, which is '
+                f'{arguments.end:.15g}, in seconds since 1970')
         driver = context.telemetry_driver(arguments, self.all_options)
         target = context.open_or_make_store(conf)
         names = {item.uuid: item.name for item in driver.instances()}

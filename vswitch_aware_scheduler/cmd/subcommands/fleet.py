@@ -16,6 +16,7 @@ from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
@@ -161,9 +162,8 @@ def check_host(fleet: view.FleetView, host: str | None,
     :raises InvalidInput: if the host is unknown
     """
     if host is not None and host not in fleet.policies:
-        raise exceptions.InvalidInput(
-            f'host: {host!r}; expected a host in the store: "{hint}" prints '
-            f'them')
+        raise exceptions.NotInList(thing='host', value=host,
+                                   expected='a host', command=hint)
 
 
 def host_rows(fleet: view.FleetView, only_host: str | None = None,
@@ -220,15 +220,11 @@ def add_room(fleet: view.FleetView, its_rows: list[dict], remarks: list[str],
     :returns: the rule that gave the demand, in words
     """
     flavors = fleet.flavors
-    if fleet.flavors_read_at is not None and flavor not in flavors:
-        existing = ', '.join(
-            sorted(flavors)) or 'those of Nova: it has none'
-        raise exceptions.InvalidInput(
-            f'flavor: {flavor!r}; expected one of {existing}')
-    remarks += [
-        f'No instance has {kind} {value!r}: that is how a new one counts.'
-        for kind, value, _ in instances.unseen_groups(
-            fleet.store, None if flavors.get(flavor) else flavor, project)]
+    if fleet.flavors_read_at is not None:
+        checks.check('flavor', flavor, checks.one_of(
+            sorted(flavors) or ['those of Nova: it has none']))
+    remarks += instances.unseen_remarks(
+        fleet.store, None if flavors.get(flavor) else flavor, project)
     demand = fleet.demand(None, flavor, project)
     rooms = room.room(fleet, [row['host'] for row in its_rows], demand,
                       progress)

@@ -9,6 +9,7 @@ from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.modeler import host_discovery
@@ -18,12 +19,15 @@ from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['Discover', 'List', 'OPERATOR', 'Remove', 'Set']
+__all__ = ['Discover', 'List', 'OPERATOR', 'Remove', 'Set', 'stored_profile']
 
 #: Source of the records that an operator wrote.
 OPERATOR = 'operator'
 
-_HOST_NAME = re.compile(r'[A-Za-z0-9._:@-]{1,255}')
+_HOST_NAME = checks.Kind(
+    'its name in Nova, as "openstack compute service list" prints it: '
+    'letters, digits and . _ - : @, at most 255',
+    re.compile(r'[A-Za-z0-9._:@-]{1,255}').fullmatch)
 
 _column = base.Column
 
@@ -115,13 +119,19 @@ class List(base.List):
                                   self.store.host_profiles()))}
 
 
+def stored_profile(target: store.Store, host: str) -> store.HostProfile:
+    """Return the profile of a host in the store, or raise NotInList."""
+    for profile in target.host_profiles():
+        if profile.host == host:
+            return profile
+    raise exceptions.NotInList(
+        thing=f'profile of a host in the store {target.url}', value=host,
+        expected='a host', command='vswitch-manage host list')
+
+
 def _profile_of(arguments, conf):
     """Return the HostProfile that "host set" has to write."""
-    if not _HOST_NAME.fullmatch(arguments.host):
-        raise exceptions.InvalidInput(
-            f'host: {arguments.host!r}; expected its name in Nova, as '
-            f'"openstack compute service list" prints it: letters, digits '
-            f'and . _ - : @, at most 255')
+    checks.check('host', arguments.host, _HOST_NAME)
     where = f'host {arguments.host}'
     overrides = {}
     for text in arguments.override:
@@ -130,12 +140,10 @@ def _profile_of(arguments, conf):
     profiles = switch_profile.profiles(conf.switch_profiles_file)
     if arguments.profile is None and not overrides:
         raise exceptions.InvalidInput(
-            f'{where}: neither a profile nor an override is given; expected '
-            f'one of them')
-    if arguments.profile is not None and arguments.profile not in profiles:
-        raise exceptions.InvalidInput(
-            f'{where}: profile: {arguments.profile!r}; expected one of '
-            f'{", ".join(profiles)}')
+            thing=where, seen='neither a profile nor an override is given',
+            expected='one of them')
+    checks.check(f'{where}: profile', arguments.profile,
+                 checks.one_of(profiles, default=None))
     return store.HostProfile(arguments.host, arguments.profile, overrides,
                              OPERATOR)
 
@@ -176,13 +184,7 @@ class Remove(base.Show):
 
     def answer(self, arguments: argparse.Namespace) -> dict:
         """Remove the profile; return what applied and what applies now."""
-        before = {profile.host: profile for profile
-                  in self.store.host_profiles()}.get(arguments.host)
-        if before is None:
-            raise exceptions.InvalidInput(
-                f'store {self.store.url} has no profile of host '
-                f'{arguments.host}; expected a host in the list that '
-                f'"vswitch-manage host list" prints')
+        before = stored_profile(self.store, arguments.host)
         generation = self.store.write(remove_hosts=[arguments.host])
         return {'host': arguments.host, 'removed_profile': before.profile,
                 'removed_overrides': before.overrides,

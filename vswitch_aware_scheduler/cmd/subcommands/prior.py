@@ -105,16 +105,15 @@ class Show(base.Show):
         prior = view.prior(uuid, arguments.flavor, arguments.project)
         if prior is None:
             raise exceptions.InvalidInput(
-                f'store {target.url} has no prior for this instance; a prior '
-                f'needs models of {traffic_prior.MIN_PEERS} instances')
+                thing=f'prior in the store {target.url}', seen='none for this '
+                'instance', expected=f'models of {traffic_prior.MIN_PEERS} '
+                'instances, which a prior needs')
         law, prior_of = prior
         states = sorted(zip(law.rates.tolist(), law.probabilities.tolist()),
                         key=lambda state: sum(state[0][:2]))
         return {
-            'prior_of': prior_of, 'remarks': [
-                f'No instance has {kind} {value!r}: that is how a new one '
-                f'counts.' for kind, value, _ in instances.unseen_groups(
-                    target, arguments.flavor, arguments.project)],
+            'prior_of': prior_of, 'remarks': instances.unseen_remarks(
+                target, arguments.flavor, arguments.project),
             'mean': rates.by_name(law.mean.tolist(), law.packets_known),
             'above_capacity': {
                 kind: traffic_prior.share_above(law, policy.capacities)

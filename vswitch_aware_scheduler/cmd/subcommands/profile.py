@@ -5,8 +5,8 @@ import argparse
 import dataclasses
 
 from vswitch_aware_scheduler.cmd import base
+from vswitch_aware_scheduler.cmd.subcommands import host as hosts
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
@@ -122,12 +122,7 @@ class Export(base.Command):
         profiles = switch_profile.profiles(conf.switch_profiles_file)
         name, overrides = arguments.name, {}
         if arguments.host is not None:
-            record = {record.host: record for record
-                      in self.store.host_profiles()}.get(arguments.host)
-            if record is None:
-                raise exceptions.InvalidInput(
-                    f'host {arguments.host}: no profile in the store; '
-                    f'expected a host of "vswitch-manage host list"')
+            record = hosts.stored_profile(self.store, arguments.host)
             name = record.profile or conf.default_switch_profile
             overrides = record.overrides
         profile = switch_profile.named(name, profiles)

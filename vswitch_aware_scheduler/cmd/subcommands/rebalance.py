@@ -14,6 +14,7 @@ from vswitch_aware_scheduler.budgets import executor
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.store import plans as records
@@ -30,15 +31,12 @@ def _changed_settings(arguments, settings):
     """
     if arguments.execute and arguments.history:
         raise exceptions.InvalidInput(
-            '--execute and --history: both given; expected one of them')
-    for name in ('parallel', 'checks'):
-        value = getattr(arguments, name)
-        if value is not None:
-            if value < 1:
-                raise exceptions.InvalidInput(
-                    f'--{name}: {value}; expected an integer of 1 or more')
-            settings = dataclasses.replace(settings, **{name: value})
-    return settings
+            thing='--execute and --history', seen='both given',
+            expected='one of them')
+    return dataclasses.replace(settings, **{
+        name: checks.check(f'--{name}', getattr(arguments, name),
+                           checks.whole(default=getattr(settings, name)))
+        for name in ('parallel', 'checks')})
 
 
 # A plan

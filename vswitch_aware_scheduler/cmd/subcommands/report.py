@@ -15,7 +15,7 @@ import typing
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd.subcommands import fleet
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.report import contents as report_contents
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
@@ -64,14 +64,8 @@ class Report(base.Command):
 
     def answer(self, arguments: argparse.Namespace) -> dict:
         """Write the page. Return the summary as plain data."""
-        if not 0 <= arguments.details <= 1000:
-            raise exceptions.InvalidInput(
-                f'--details: {arguments.details}; expected a whole number 0 '
-                f'to 1000')
-        if not 0 <= arguments.stale_hours < float('inf'):
-            raise exceptions.InvalidInput(
-                f'--stale-hours: {arguments.stale_hours}; expected a number '
-                f'from 0')
+        checks.check('--details', arguments.details, checks.whole(0, 1000))
+        checks.check('--stale-hours', arguments.stale_hours, checks.number())
         page.require()
         with terminal.progress('reading hosts') as progress:
             report = make_report(

@@ -17,6 +17,7 @@ from vswitch_aware_scheduler.cmd.subcommands import report
 from vswitch_aware_scheduler.cmd.survey import cloud as clouds
 from vswitch_aware_scheduler.cmd.survey import verdict
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
@@ -98,9 +99,7 @@ class Survey(base.Command):
 
     def answer(self, arguments: argparse.Namespace) -> dict:
         """Survey the cloud. Return the result as plain data."""
-        if arguments.hosts < 0:
-            raise exceptions.InvalidInput(
-                f'--hosts: {arguments.hosts}; expected a whole number from 0')
+        checks.check('--hosts', arguments.hosts, checks.whole(0))
         if arguments.html is not None:
             page.require()
         group = _options(arguments)
@@ -213,7 +212,7 @@ def _make_store(name, directory):
         url = f'sqlite:///{os.path.abspath(url)}'
     if not migration.is_new_file(url):
         raise exceptions.InvalidInput(
-            f'--store: {name}; expected an SQLite file that does not exist '
-            f'yet')
+            thing='--store', value=name,
+            expected='an SQLite file that does not exist yet')
     migration.sync(url)
     return model_store.Store(url)

@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import re
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import iperf
 from vswitch_aware_scheduler.lab.capacity import cost_model
@@ -44,10 +45,10 @@ class Setting:
     streams: int | None = None
 
     def __post_init__(self):
-        for name, kind in (('pairs', stated.whole()),
-                           ('mtu', stated.whole(68)),
-                           ('streams', stated.whole(default=None))):
-            stated.check(name, getattr(self, name), kind)
+        for name, kind in (('pairs', checks.whole()),
+                           ('mtu', checks.whole(68)),
+                           ('streams', checks.whole(default=None))):
+            checks.check(name, getattr(self, name), kind)
 
 
 @dataclasses.dataclass(frozen=True)

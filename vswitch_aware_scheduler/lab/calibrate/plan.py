@@ -6,10 +6,10 @@ Pure: values in, values out.
 
 import dataclasses
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import iperf
 from vswitch_aware_scheduler.lab.capacity import measurements
-from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Cell', 'Plan', 'SIZES', 'PAIRS']
 
@@ -89,7 +89,7 @@ class Plan:
                 raise exceptions.InvalidInput(
                     f'{name}: none; expected one or more')
             for value in values:
-                stated.check(name, value, stated.whole(low, high))
+                checks.check(name, value, checks.whole(low, high))
         for name in ('sizes', 'pairs'):
             object.__setattr__(self, name,
                                tuple(sorted(set(getattr(self, name)))))

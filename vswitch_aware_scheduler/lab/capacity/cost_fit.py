@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_model
-from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['CostPrediction', 'contradictions', 'covering_cost',
            'fit_capacity', 'fit_cpu', 'leave_one_out', 'median_error']
@@ -47,9 +47,9 @@ def fit_capacity(measurements: list, line_kbps: float | None = None,
         raise exceptions.InvalidModel(
             'table of measurements: no row; expected 1 or more')
     for name, value, kind in (
-            ('line_kbps', line_kbps, stated.number(above=True, default=None)),
-            ('framing_bytes', framing_bytes, stated.number()),
-            ('unit_bytes', unit_bytes, stated.number())):
+            ('line_kbps', line_kbps, checks.number(above=True, default=None)),
+            ('framing_bytes', framing_bytes, checks.number()),
+            ('unit_bytes', unit_bytes, checks.number())):
         cost_model.check(name, value, kind)
     table = _Table(rows, line_kbps, framing_bytes, unit_bytes)
     best = None
@@ -377,7 +377,7 @@ def fit_cpu(measurements: list, idle_mhz: float = 0.0, senders=False):
 
     :raises InvalidModel: if no row has a value above ``idle_mhz``
     """
-    cost_model.check('idle_mhz', idle_mhz, stated.number())
+    cost_model.check('idle_mhz', idle_mhz, checks.number())
     rows = [row for row in measurements if row.cpu_mhz is not None]
     if not rows:
         raise exceptions.InvalidModel(

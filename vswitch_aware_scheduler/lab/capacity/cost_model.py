@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import student
-from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['CapacityModel', 'CpuCost', 'ETHERNET_FRAMING_BYTES',
            'HEADER_BYTES', 'Measurement', 'PacketCost', 'line_rate_kbps']
@@ -35,21 +35,21 @@ ETHERNET_FRAMING_BYTES = 38
 LEVELS = ('flow', 'sender', 'switch')
 
 
-_ABOVE_0 = stated.number(above=True)
-_COUNT = stated.whole()
-_SIZE = stated.number(1e-6, 1e15)
+_ABOVE_0 = checks.number(above=True)
+_COUNT = checks.whole()
+_SIZE = checks.number(1e-6, 1e15)
 
 
-def check(name: str, value: object, kind: stated.Kind) -> None:
+def check(name: str, value: object, kind: checks.Kind) -> None:
     """Check that a value is of a kind.
 
     :raises InvalidModel: if the value is invalid
     """
-    stated.check(name, value, kind, exceptions.InvalidModel)
+    checks.check(name, value, kind, exceptions.InvalidModel)
 
 
 def _check_encapsulation(value):
-    check('encapsulation', value, stated.Kind(
+    check('encapsulation', value, checks.Kind(
         f'one of {", ".join(HEADER_BYTES)}', HEADER_BYTES.__contains__))
 
 

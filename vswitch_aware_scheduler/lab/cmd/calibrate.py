@@ -23,6 +23,7 @@ import tqdm
 import yaml
 
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import calibration
 from vswitch_aware_scheduler.lab.calibrate import importers
@@ -36,7 +37,6 @@ from vswitch_aware_scheduler.lab.calibrate import topology as topologies
 from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
-from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['main']
@@ -214,7 +214,7 @@ def _plan(arguments):
                 'pairs': plans.QUICK_PAIRS if quick else plans.PAIRS,
                 'seconds': 1 if quick else 5, 'repeats': 1 if quick else 3,
                 'receivers': 3}
-    stated.check('retries', arguments.retries, stated.whole(0, 100))
+    checks.check('retries', arguments.retries, checks.whole(0, 100))
     return plans.Plan(**{
         name: value if getattr(arguments, name) is None
         else getattr(arguments, name) for name, value in defaults.items()})

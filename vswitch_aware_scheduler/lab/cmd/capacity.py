@@ -5,6 +5,7 @@ import argparse
 
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.lab.capacity import measurements
@@ -17,7 +18,7 @@ __all__ = ['FitCapacity', 'Reproduce']
 
 def _fit_answer(arguments):
     """Fit a table. Return the result of the command as plain data."""
-    stated.check('confidence', arguments.confidence, stated.Kind(
+    checks.check('confidence', arguments.confidence, checks.Kind(
         'a number between 0 and 1', lambda value: 0 < value < 1))
     rows = measurements.load_csv(arguments.file)
     options = {'line_kbps': arguments.line_kbps,

@@ -10,6 +10,7 @@ import typing
 
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
 from vswitch_aware_scheduler.lab.evaluate import closed_loop
@@ -19,7 +20,6 @@ from vswitch_aware_scheduler.lab.evaluate import protocols
 from vswitch_aware_scheduler.lab.evaluate import settings as settings_of
 from vswitch_aware_scheduler.lab.evaluate import strategies
 from vswitch_aware_scheduler.lab.evaluate import trace
-from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['COLUMNS', 'Evaluate', 'run', 'settings_text', 'tables']
 
@@ -112,17 +112,17 @@ def _add_arguments(parser):
 
 def run(arguments: argparse.Namespace, conf: typing.Any, progress=None):
     """Run the evaluation. Return the result as plain data."""
-    stated.check('seeds', arguments.seeds, stated.whole())
+    checks.check('seeds', arguments.seeds, checks.whole())
     if arguments.train_days is not None \
             and arguments.protocol == protocols.ROLLING:
         raise exceptions.InvalidInput(
             'train-days: given with the protocol rolling; expected the '
             'protocol static, because rolling learns every day')
-    stated.check('train-days', arguments.train_days, stated.number(
+    checks.check('train-days', arguments.train_days, checks.number(
         above=True, default=None))
     room = tuple(
-        stated.check(flag, getattr(arguments, flag.replace('-', '_')),
-                     stated.number(above=True, default=math.inf))
+        checks.check(flag, getattr(arguments, flag.replace('-', '_')),
+                     checks.number(above=True, default=math.inf))
         for flag in ('host-cores', 'host-memory-mb'))
     # Check this before the computation, which takes minutes.
     if arguments.plot_dir is not None:

@@ -11,13 +11,13 @@ from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
 from vswitch_aware_scheduler.lab.cmd import size_servers
 from vswitch_aware_scheduler.lab.purchase import inputs
-from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
@@ -76,8 +76,8 @@ def run(arguments, conf, opened, progress=None):
     limit = arguments.overload_probability
     if limit is None:
         limit = conf.overload_probability
-    stated.check('overload probability', limit, stated.number(0, 1))
-    stated.check('count', arguments.count, stated.whole(
+    checks.check('overload probability', limit, checks.number(0, 1))
+    checks.check('count', arguments.count, checks.whole(
         high=math.inf, default=None))
     sources = _ways(arguments)
     if len(sources) > 1:
@@ -188,7 +188,7 @@ def _law(arguments, conf, opened, source=None):
 
 def _stated(arguments):
     return inputs.traffic_of('an instance', {
-        name: stated.check(name, value, stated.number(high=math.inf))
+        name: checks.check(name, value, checks.number(high=math.inf))
         for name in inputs.TRAFFIC_KEYS
         if (value := getattr(arguments, name)) is not None})
 

@@ -9,6 +9,7 @@ import numpy as np
 from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
@@ -30,7 +31,7 @@ __all__ = ['add_arguments', 'require_server_types', 'remarks', 'run',
 MOST_OF_FLEET = 1000
 
 _FLAGS = ('mix', 'vm_cores', 'vm_memory_mb', 'plot')
-_NEED = stated.number(above=True)._replace(
+_NEED = checks.number(above=True)._replace(
     expected='a number above 0, or --mix FILE')
 
 
@@ -112,7 +113,7 @@ def _mix(arguments, conf, opened, law_of):
             raise exceptions.InvalidInput(
                 '--mix: not given; expected a file with the cores and the '
                 'memory of the flavors of the fleet')
-        needs = [stated.check(flag, value, _NEED) for flag, value in vm]
+        needs = [checks.check(flag, value, _NEED) for flag, value in vm]
         traffic, law, is_prior, traffic_model = law_of()
         # VMs of one kind do not all send at the same time.
         return traffic, inputs.mix_of_flavors([inputs.Vm(

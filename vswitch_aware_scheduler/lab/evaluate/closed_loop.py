@@ -15,8 +15,8 @@ import numpy as np
 
 from vswitch_aware_scheduler.budgets import cost
 from vswitch_aware_scheduler.budgets import relief
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.lab.evaluate import measures
-from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Conditions', 'FleetReplay', 'Strategy', 'TraceTraffic']
 
@@ -47,13 +47,13 @@ class Conditions:
     switch_share: float = 0.0
 
     def __post_init__(self):
-        share = stated.number(0, 1)
+        share = checks.number(0, 1)
         for name, kind in (
-                ('period_seconds', stated.number(1)),
-                ('delay_seconds', stated.number()), ('missing_share', share),
-                ('failing_share', share), ('memory_mib', stated.number()),
+                ('period_seconds', checks.number(1)),
+                ('delay_seconds', checks.number()), ('missing_share', share),
+                ('failing_share', share), ('memory_mib', checks.number()),
                 ('switch_share', share)):
-            stated.check(name.replace('_', ' '), getattr(self, name), kind)
+            checks.check(name.replace('_', ' '), getattr(self, name), kind)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

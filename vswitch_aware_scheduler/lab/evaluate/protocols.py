@@ -11,12 +11,12 @@ import dataclasses
 
 import numpy as np
 
+from vswitch_aware_scheduler.common import checks
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import measures
 from vswitch_aware_scheduler.lab.evaluate import packing
 from vswitch_aware_scheduler.lab.evaluate import trace as traces
-from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['CLAIRVOYANT', 'HISTORIES', 'PROTOCOLS', 'ReplayCase', 'Result',
            'evaluate', 'evaluate_limits']
@@ -31,7 +31,7 @@ LAST_DAYS = 10
 #: Longest time for which a sample replaces missing later ones.
 _LONGEST_GAP_SECONDS = 3600.0
 
-_ABOVE_0 = stated.number(above=True)
+_ABOVE_0 = checks.number(above=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,13 +65,13 @@ class ReplayCase:
     def __post_init__(self):
         for name, allowed in (('protocol', PROTOCOLS),
                               ('history', HISTORIES)):
-            stated.check(name, getattr(self, name), stated.Kind(
+            checks.check(name, getattr(self, name), checks.Kind(
                 f'one of {", ".join(allowed)}', allowed.__contains__))
-        stated.check('saturation in kbit/s', self.saturation_kbps, _ABOVE_0)
-        stated.check('overload probability', self.overload_probability,
-                     stated.Kind('a number between 0 and 1',
+        checks.check('saturation in kbit/s', self.saturation_kbps, _ABOVE_0)
+        checks.check('overload probability', self.overload_probability,
+                     checks.Kind('a number between 0 and 1',
                                  lambda value: 0 < value < 1))
-        stated.check('lifetime in days', self.lifetime_days,
+        checks.check('lifetime in days', self.lifetime_days,
                      _ABOVE_0._replace(default=None))
 
 

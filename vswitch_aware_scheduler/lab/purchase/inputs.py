@@ -5,10 +5,11 @@ import dataclasses
 
 import numpy as np
 
+from vswitch_aware_scheduler.common import checks
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Flavor', 'Mix', 'ServerType', 'Vm', 'load_flavors',
            'load_server_types', 'mix_of_flavors']
@@ -123,21 +124,21 @@ def mix_of_flavors(vms: list, length: int) -> Mix:
 
 # Files
 
-_ABOVE_0 = stated.number(above=True)
+_ABOVE_0 = checks.number(above=True)
 _SERVER = {
     'cores': _ABOVE_0, 'memory_mb': _ABOVE_0,
-    'nic_kbps': stated.number(above=True, default=None),
-    'switch_profiles': stated.ANY, 'price': stated.number(default=None),
-    'reserved_cores': stated.number(default=0.0),
-    'reserved_memory_mb': stated.number(default=0.0),
-    'cpu_allocation_ratio': stated.number(above=True, default=1.0),
-    'ram_allocation_ratio': stated.number(above=True, default=1.0),
-    'uplink_kbps': stated.number(above=True, default=None),
-    'hosts_per_uplink': stated.whole(default=None)}
+    'nic_kbps': checks.number(above=True, default=None),
+    'switch_profiles': stated.ANY, 'price': checks.number(default=None),
+    'reserved_cores': checks.number(default=0.0),
+    'reserved_memory_mb': checks.number(default=0.0),
+    'cpu_allocation_ratio': checks.number(above=True, default=1.0),
+    'ram_allocation_ratio': checks.number(above=True, default=1.0),
+    'uplink_kbps': checks.number(above=True, default=None),
+    'hosts_per_uplink': checks.whole(default=None)}
 _FLAVOR = {
-    'count': stated.whole(default=None), 'cores': _ABOVE_0,
+    'count': checks.whole(default=None), 'cores': _ABOVE_0,
     'memory_mb': _ABOVE_0,
-    **dict.fromkeys(TRAFFIC_KEYS, stated.number(default=None))}
+    **dict.fromkeys(TRAFFIC_KEYS, checks.number(default=None))}
 
 
 def load_server_types(path, known_profiles, profile_names=()):
@@ -148,8 +149,8 @@ def load_server_types(path, known_profiles, profile_names=()):
     place = f'server types {path}'
     data = stated.mapping(place, stated.read_yaml(path, place),
                           ('currency', 'servers'))
-    currency = stated.check(f'{place}: currency', data.get('currency', ''),
-                            stated.TEXT)
+    currency = checks.check(f'{place}: currency', data.get('currency', ''),
+                            checks.TEXT)
     return currency, [
         _server_type(where, name, entry, known_profiles, list(profile_names))
         for where, name, entry in _entries(place, data, 'servers',
@@ -200,7 +201,7 @@ def _profiles(place, names, known_profiles, nic_kbps):
     profiles = {}
     for name in names:
         if not isinstance(name, str) or name not in known_profiles:
-            stated.refuse(place, name, profile.one_of(
+            stated.refuse(place, name, plain_text.one_of(
                 name, sorted(known_profiles)))
         if name in profiles:
             stated.refuse(place, name, 'each profile once')

@@ -38,7 +38,7 @@ class DatabaseCommandTestCase(command_case.ManageTestCase):
         first = migration.revisions()[0]
         self.assertEqual({'before': None, 'after': first},
                          self.ask('db', 'sync', '--version', first))
-        self.assert_fails('version: nine; expected', 'db', 'sync',
+        self.assert_fails('version: .nine.; expected', 'db', 'sync',
                           '--version', 'nine')
 
     def test_a_copy_goes_to_a_new_store_and_to_no_other(self):

@@ -151,7 +151,8 @@ class RecordTestCase(HostTestCase):
              'removed_overrides': overrides, 'default_profile': 'ovs-gre'},
             self.ask('host', 'remove', 'h'))
         self.assertEqual({'i'}, self.stored().keys())
-        self.assert_fails('no profile of host h', 'host', 'remove', 'h')
+        self.assert_fails("profile of a host in the store .*: 'h'; "
+                          'expected a host', 'host', 'remove', 'h')
 
     def test_a_host_that_nova_does_not_have_is_stored_with_a_warning(self):
         target = self.make_store()
@@ -178,7 +179,8 @@ class RecordTestCase(HostTestCase):
         for message, options in (
                 ("'gone'; expected one of", ['gone']),
                 ('neither a profile nor', []),
-                ('no key .*line_rate', ['--override', 'line_rat=5']),
+                ('a key: .*nearest name: line_rate',
+                 ['--override', 'line_rat=5']),
                 ('max_tunnels: .x', ['--override', 'max_tunnels=x']),
                 ('max_tunnels: ', ['--override', 'max_tunnels'])):
             self.assert_fails(f'host h: .*{message}', 'host', 'set', 'h',
@@ -221,9 +223,10 @@ class ExportTestCase(HostTestCase):
         self.run_command('host', 'set', 'h', '--override', 'max_tunnels=3')
         for message, options in (
                 ('profile: .gone', ['gone', '--format', 'provider']),
-                ('profile: None', ['--host', 'h', '--format', 'provider']),
-                ('host x: no profile', ['--host', 'x', '--format',
-                                        'provider']),
+                ('profile: not given',
+                 ['--host', 'h', '--format', 'provider']),
+                ("profile of a host .*: 'x'", ['--host', 'x', '--format',
+                                               'provider']),
                 ('--device', ['ovs-flat', '--format', 'neutron-ovs'])):
             self.assert_fails(message, 'profile', 'export', *options)
         for options in (['--format', 'provider'], ['ovs-flat'],

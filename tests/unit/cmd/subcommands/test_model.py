@@ -90,7 +90,7 @@ class ModelCommandTestCase(command_case.ManageTestCase):
             'model', 'show', base.instance_uuid(7).upper())['name'])
 
     def test_show_of_an_unknown_instance_points_to_the_list(self):
-        self.assert_fails('no traffic model of instance none; .*model list',
+        self.assert_fails('traffic model in the store .*: .none.; .*list',
                           'model', 'show', 'none')
 
     def test_list_is_sorted_by_name_as_people_count(self):

@@ -115,7 +115,7 @@ class TestSize(command_case.ManageTestCase):
                 (['--fleet', '--count', '3'], 'expected no --count'),
                 (['--fleet', '--kpps', '3'], 'stated by numbers and --fleet'),
                 (['--egress-kbps', '-3'], 'egress_kbps: -3.0; expected'),
-                (['--instance', 'x'], 'no traffic model of instance x'),
+                (['--instance', 'x'], 'traffic model in the store .*: .x.'),
                 (['--off-seconds', '60', '--kpps', '1'],
                  'on_seconds: not given; expected'),
                 (['--on-seconds', '0', '--kpps', '1'],
