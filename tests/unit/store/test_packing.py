@@ -101,7 +101,7 @@ class StoredModelTestCase(unittest.TestCase):
                 ({'source': ''}, 'source'), ({'name': 'n' * 256}, 'name'),
                 *(({'instance_uuid': uuid}, 'uuid')
                   for uuid in ('', 'x' * 37, None, 5))):
-            with self.assertRaisesRegex(exceptions.InvalidModel, message):
+            with self.assertRaisesRegex(exceptions.InvalidInput, message):
                 store.StoredModel(**{
                     'instance_uuid': 'u',
                     'model': model.TrafficModel.constant(1), **wrong})

@@ -45,7 +45,7 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
             records.begin_move(self.store, move, 't1', LEASE, base.NOW)
         self.assertIsNone(self.take())
         records.begin_move(self.store, move, 't1', LEASE, base.NOW)
-        with self.assertRaisesRegex(exceptions.StoreChanged, 'has begun'):
+        with self.assertRaisesRegex(exceptions.StoreChanged, 'state of move'):
             records.begin_move(self.store, move, 't1', LEASE, base.NOW)
         self.assertEqual(['begun', 'planned'], self.states())
         self.assertEqual(1, len(self.store.moves(state=records.BEGUN)))

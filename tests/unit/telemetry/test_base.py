@@ -78,7 +78,7 @@ class DriverTest(testtools.TestCase):
         driver = _Recorder()
         driver.series()
         self.assertEqual((float('-inf'), float('inf'), None), driver.seen)
-        driver.series(start=1, end='2.5', instances=[uuid.UUID(_UUID)])
+        driver.series(start=1, end=2.5, instances=[uuid.UUID(_UUID)])
         self.assertEqual((1.0, 2.5, frozenset([_UUID])), driver.seen)
 
     def test_the_contract_cannot_be_left_open(self):

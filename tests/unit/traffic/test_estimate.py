@@ -301,7 +301,7 @@ class TestFit(EstimateTestCase):
         for history, parts in (
                 (_counted([5] * 23), ('23', '24')),
                 (_counted([5] * 50).aged(.25), ('12.5', '24')),
-                (_counted([0.0] * 50), ('no traffic', '50'))):
+                (_counted([0.0] * 50), ('traffic: none', '50'))):
             for fit in (estimate.fit_model, estimate.fit_on_off):
                 self.assertRefused(exceptions.NotEnoughSamples, parts, fit,
                                    history)

@@ -393,7 +393,7 @@ class TestValidation(OverlayTestCase):
     def test_invalid_arguments_are_refused(self):
         for name, values, parts in (
                 ('capacity', (0, -1, NAN, INF, -INF, None, 'fast', [1, 2],
-                              10 ** 400), ('capacity', '> 0')),
+                              10 ** 400), ('capacity', 'above 0')),
                 ('dimension', ('bytes', (1, 2), (1, 2, -1), (1, 2, NAN), 5,
                                (1, INF, 0), None, ('a', 'b', 'c'),
                                [[1, 2, 3]], (10 ** 400, 0, 0)),

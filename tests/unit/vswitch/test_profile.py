@@ -79,7 +79,7 @@ class TestValidation(ProfileTestCase):
                    'a number > 0', UNITS.get(key, 'kbit/s'))
                   for key in RATES for value in NOT_RATES[key in CLOSING:]),
                 *(({key: value}, "'own'", key, repr(value)[:15],
-                   'a whole number >= 0')
+                   'a whole number from 0')
                   for key in COUNTS for value in NOT_COUNTS),
                 # YAML reads only 1.0e+6 as a number.
                 ({'saturation_kbps': '1e6'}, "'1e6'", '1.0e+6'),
@@ -413,12 +413,11 @@ class TestOverrides(ProfileTestCase):
 
     def test_a_wrong_value_or_key_of_several_is_not_passed_over(self):
         for key, value, parts in (
-                ('max_tunnels', [], ['no value']),
+                ('max_tunnels', [], ['not given']),
                 ('max_tunnels', {'5', 'x'}, ["'x'"]),
-                ('saturation_kpbs', 'vxlan', [
-                    "'vxlan'", "nearest name: saturation_kbps"]),
-                ('encapsulation', 'vxlan', ["'vxlan'", 'packet_rate_kpps']),
-                (5, 'vxlan', ["'vxlan'", 'packet_rate_kpps'])):
+                ('saturation_kpbs', '1', ['nearest name: saturation_kbps']),
+                ('encapsulation', 'vxlan', ['packet_rate_kpps']),
+                (5, '1', ['packet_rate_kpps'])):
             with self.subTest(key=key), self.invalid(str(key), *parts):
                 _profile().overridden({key: value}, self.WHERE)
 
@@ -460,7 +459,7 @@ class TestDictionary(ProfileTestCase):
                 *((data, ['name']) for data in (
                     {}, {'max_tunnels': 5}, [], None, 'x')),
                 ({'name': 'own', 'base': 'ovs-flat'},
-                 ["'own'", "'base'", "'ovs-flat'"])):
+                 ["'own'", "'base'"])):
             with self.subTest(data=data), self.invalid(*parts):
                 profile.SwitchProfile.from_dict(data)
 
@@ -559,7 +558,7 @@ class TestOwnFile(ProfileTestCase):
                   for name, shown in (('5', '5'), ('yes', 'True'),
                                       ('~', 'None'))),
                 ('own: {saturation_kpbs: 17}\n', "'own'", "'saturation_kpbs'",
-                 '17', "nearest name: saturation_kbps"),
+                 "nearest name: saturation_kbps"),
                 ('own: {name: x, max_tunnels: 5}\n', "'own'", "'name'"),
                 ('own: {5: x}\n', "'own'", '5'),
                 *((f'own: {{saturation_kbps: {text}}}\n', "'own'",
