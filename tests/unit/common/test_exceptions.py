@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import ast
 import inspect
+import pathlib
 import pickle
+import string
 import unittest
 
+import vswitch_aware_scheduler
 from vswitch_aware_scheduler.common import exceptions
 
 
@@ -48,3 +52,23 @@ class TestTree(unittest.TestCase):
             self.assertLess(len(str(error)), 120)
             self.assertEqual(str(error), str(pickle.loads(
                 pickle.dumps(error))))
+
+    def test_each_error_that_is_raised_with_values_has_those_of_its_text(self):
+        package = pathlib.Path(vswitch_aware_scheduler.__file__).parent
+        calls = [(node, f'{path}: line {node.lineno}')
+                 for path in package.rglob('*.py')
+                 for node in ast.walk(ast.parse(path.read_text()))
+                 if isinstance(node, ast.Call) and not node.args
+                 and ast.unparse(node.func).startswith('exceptions.')]
+        found = 0
+        for call, place in calls:
+            error = _classes().get(call.func.attr)
+            given = {keyword.arg for keyword in call.keywords}
+            if error is None or None in given:
+                continue
+            found += 1
+            given |= {'seen'} if 'value' in given else set()
+            self.assertLessEqual({
+                field for _, field, _, _ in string.Formatter().parse(
+                    error.msg_fmt) if field}, given, place)
+        self.assertGreater(found, 50)

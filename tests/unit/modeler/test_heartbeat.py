@@ -43,7 +43,7 @@ class HeartbeatTestCase(unittest.TestCase):
             pass
 
         for error, reports in ((None, 2), (Interrupted, 2),
-                               (exceptions.StoreError, 1)):
+                               (exceptions.StoreError('away'), 1)):
             target = mock.Mock()
             target.report_modeler.side_effect = [error, None]
             beat = self.beat(target)

@@ -149,7 +149,7 @@ class ConfigurationTestCase(CommandTestCase):
     def test_a_file_that_cannot_be_read_is_named(self):
         self.config = os.path.join(self.directory, 'missing.conf')
         with self.assertRaisesRegex(exceptions.InvalidInput,
-                                    'missing.conf; expected a readable'):
+                                    "missing.conf'; expected a readable"):
             self.osc(fleet.List)
 
 

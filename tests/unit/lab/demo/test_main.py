@@ -110,7 +110,7 @@ class MainTest(unittest.TestCase):
         with mock.patch.dict(sys.modules, {'jinja2': None}):
             status, text, errors = self._run(_on_first_hosts)
         self.assertEqual(0, status)
-        self.assertIn('No report: a report needs Jinja2', errors)
+        self.assertIn('No report: a report needs jinja2', errors)
         self.assertNotIn('Report:', text)
 
 
