@@ -934,7 +934,9 @@ def survey(stage):
                      if row['overloaded']] == [hot], f'overloaded: {rows}')
             outcomes = {row['instance']['name']: row['outcome']
                         for row in answer['decisions']['list']}
-            require(outcomes == {'late': 'elsewhere', 'moves': 'same'},
+            # Nova has the deleted instances of other scenarios, too.
+            expected = {'late': 'elsewhere', 'moves': 'same'}
+            require(expected.items() <= outcomes.items(),
                     f'decisions: {outcomes}')
             require(answer['decisions']['wrong_refusals'] == 0, output)
             status, output = _survey(stage, url, '--json', '--anonymous')
