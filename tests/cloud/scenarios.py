@@ -754,6 +754,22 @@ def _relieved(stage, servers, hot):
     return moves[0]['reason']
 
 
+@scenario
+def relieved_by_command(stage):
+    """vswitch-manage rebalance relieves a hot host, also twice at once."""
+    servers, hot = _hot_host(stage)
+    plan = _answer(stage.cloud.telemetry, 'rebalance', '--checks', '1')
+    require(len(plan['moves']) == 1, f'plan: {plan}')
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        ended = sorted(pool.map(
+            lambda _: stage.cloud.telemetry.manage(
+                'rebalance', '--execute', '--checks', '1'), range(2)))
+    # The second one waits for nothing, or has nothing left to do.
+    require(ended[0][0] == 0 and (
+        ended[1][0] == 0 or 'held by' in ended[1][1]), f'{ended}')
+    return _relieved(stage, servers, hot)
+
+
 @contextlib.contextmanager
 def _measured_host(stage):
     """Let a modeler measure a hot host; yields (its servers, host, remark).
