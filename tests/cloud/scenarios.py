@@ -111,10 +111,13 @@ class Stage:
                                 api.TIMEOUT_SECONDS)
         self.set_hosts()
         self.clear()
-        # What modelers learned, measured, decided and reported.
+        self.forget()
+        self.cloud.configure_modeler()
+
+    def forget(self):
+        """Delete what modelers learned, measured, decided and reported."""
         for table in _OF_SCENARIOS:
             self.cloud.store.execute(f'DELETE FROM vswitch.{table}')
-        self.cloud.configure_modeler()
 
     def act(self, server, action, *arguments, states=('ACTIVE',), **more):
         """Do something to a server and return it once that is over."""
@@ -728,6 +731,9 @@ def _hot_host(stage):
     stage.cloud.telemetry.publish_rates(
         {server.id: busy for server in servers})
     stage.cloud.telemetry.configure(rebalance_network='separate')
+    # The facts of hosts and aggregates are those of a modeler.
+    learn(stage)
+    stage.forget()
     target = store.Store(stage.cloud.store_url, 30.0)
     target.write(placements=[store.InstanceRecord(
         server.id, hot, 'small', server.project_id) for server in servers])
