@@ -57,10 +57,11 @@ def pack(sums: npt.ArrayLike, alone: npt.ArrayLike, capacity: float) -> bytes:
     :raises InvalidInput: if the capacity or a sum is invalid
     """
     sums = np.asarray(sums, dtype=float)
-    checks.check('capacity', capacity, checks.number(above=True))
+    checks.check('capacity', capacity, checks.number(
+        high=np.inf, above=True))
     is_known = ~np.isnan(sums)
     checks.check('sum of a host', sums[is_known].min(initial=0.0),
-                 checks.number())
+                 checks.number(high=np.inf))
     share = np.where(is_known, sums, 0.0) / capacity
     steps = np.rint(np.minimum(share * STEPS, _UNKNOWN - 1))
     steps = np.where(share > 1 + rules.TOLERANCE, np.maximum(steps, STEPS + 1),

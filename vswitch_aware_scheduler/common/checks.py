@@ -6,7 +6,6 @@ thing in a message names the value, for example ``mix m.yaml: flavor 'a'``.
 """
 
 from collections import abc
-import math
 import numbers
 import sys
 import typing
@@ -17,6 +16,7 @@ from vswitch_aware_scheduler.common import plain_text
 __all__ = ['Kind', 'TEXT', 'check', 'fields', 'number', 'number_of', 'one_of',
            'text', 'whole']
 
+#: Products of such numbers are finite.
 _MOST = 10 ** 15
 
 
@@ -46,12 +46,16 @@ def text(most: int, default: object = ...) -> Kind:
         value, str) and 0 < len(value) <= most, default=default)
 
 
-def number(low: float = 0.0, high: float = sys.float_info.max,
-           above: bool = False, default: object = ...) -> Kind:
-    """Return the kind of numbers from ``low``, or above it, to ``high``."""
+def number(low: float = 0.0, high: float = _MOST, above: bool = False,
+           default: object = ...) -> Kind:
+    """Return the kind of finite numbers from ``low``, or above it, on.
+
+    :param high: the largest one, or infinite
+    """
+    most = min(high, sys.float_info.max)
     return Kind(
         f'a number {"above" if above else "from"} {low:g}' + _to(high),
-        lambda value: _is(value, numbers.Real) and low <= value <= high
+        lambda value: _is(value, numbers.Real) and low <= value <= most
         and not (above and value == low), float, default)
 
 
@@ -61,8 +65,7 @@ def number_of(expected: str, is_valid: abc.Callable[[float], object]) -> Kind:
         value), lambda value: abs(float(value)))
 
 
-def whole(low: int = 1, high: float = math.inf,
-          default: object = ...) -> Kind:
+def whole(low: int = 1, high: float = _MOST, default: object = ...) -> Kind:
     """Return the kind of whole numbers from ``low`` to ``high``."""
     return Kind(
         f'a whole number from {low}' + _to(high),
@@ -81,7 +84,7 @@ def _is(value, kind):
 
 
 def _to(high):
-    return f' to {high:g}' if high < _MOST else ''
+    return f' to {high:g}' if high <= _MOST else ''
 
 
 def check(thing: str, value: typing.Any, kind: Kind,

@@ -95,8 +95,8 @@ def compared(counted: dict, left_out: dict, slots_of: Callable) -> dict:
         'left_out': dict(left_out),
         'remarks': [
             *_difference(measured[REFUSED], measured[ADMITTED]),
-            *_predictions(measured), *filter(None, map(_waiting, groups,
-                                                       groups.values())),
+            *_predictions(measured),
+            *(remark for pair in groups.items() for remark in _waiting(*pair)),
             *(f'{number} hosts are left out: {reason}'
               for reason, number in left_out.items())],
         'hosts': hosts}
@@ -132,15 +132,19 @@ def _predictions(measured):
 
 
 def _waiting(name, outcomes):
-    """Return how many hosts were measured for too short a time, or None."""
-    waiting = [outcome for outcome in outcomes if not outcome.is_measured]
-    if not waiting:
-        return None
-    last = max(waiting, key=lambda outcome: realised.slots_wanted(
-        outcome.limit) - outcome.slots)
-    return (f'{name}: {len(waiting)} hosts wait for traffic to be measured: '
-            f'{last.slots} slots of time since the decision; expected '
-            f'{realised.slots_wanted(last.limit)}')
+    """Yield of how many hosts too little was measured, in words."""
+    waiting = [outcome for outcome in outcomes if outcome.waits]
+    if waiting:
+        last = max(waiting, key=lambda outcome: realised.slots_wanted(
+            outcome.limit) - outcome.slots)
+        yield (f'{name}: {len(waiting)} hosts wait for traffic to be '
+               f'measured: {last.slots} slots of time since the decision; '
+               f'expected {realised.slots_wanted(last.limit)}')
+    unclear = sum(not outcome.is_measured for outcome in outcomes) \
+        - len(waiting)
+    if unclear:
+        yield (f'{name}: of {unclear} hosts too few instances are measured to '
+               f'tell')
 
 
 def summary(store: model_store.Store,

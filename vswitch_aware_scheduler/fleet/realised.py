@@ -63,9 +63,14 @@ class Realised:
         return self.overloaded / (self.slots + self.unknown)
 
     @property
+    def waits(self) -> bool:
+        """Whether the traffic was measured for too short a time."""
+        return self.slots < slots_wanted(self.limit)
+
+    @property
     def is_measured(self) -> bool:
         """Whether enough was measured to tell if the host was overloaded."""
-        return self.slots >= slots_wanted(self.limit) and (
+        return not self.waits and (
             self.is_overloaded
             or not exceeds(self.overloaded / self.slots, self.limit))
 

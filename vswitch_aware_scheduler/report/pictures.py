@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 
-
 __all__ = ['distribution', 'hosts', 'refusals', 'states']
 
 #: Value at which smaller probabilities are drawn, because axes are

@@ -59,8 +59,7 @@ COLUMNS = [placement_table.c[name] for name in (
 
 _KINDS = {'instance_uuid': checks.text(36),
           **dict.fromkeys(('host', 'flavor', 'project'),
-                          checks.text(255, default=None)),
-          'guaranteed': packing.RATES}
+                          checks.text(255, default=None))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,8 +94,9 @@ class InstanceRecord:
         # A tenant chooses the name: any text is accepted.
         object.__setattr__(self, 'name', packing.storable(
             self.name or '')[:255] or None)
-        object.__setattr__(self, 'guaranteed', packing.RATES.form(
-            self.guaranteed))
+        object.__setattr__(self, 'guaranteed', checks.check(
+            f'instance {self.instance_uuid}: guaranteed', self.guaranteed,
+            packing.RATES))
 
     @property
     def networks(self) -> tuple[str | None, ...]:

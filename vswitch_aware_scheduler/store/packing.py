@@ -6,6 +6,7 @@ Values that are read are validated.
 
 from collections import abc
 import json
+import math
 import typing
 
 import numpy as np
@@ -32,8 +33,8 @@ _LAW_FORMAT = 3
 #: Three rates, or None.
 RATES = checks.Kind(
     'three numbers from 0', lambda rates: len(rates) == 3 and all(
-        map(checks.number().is_valid, rates)),
-    lambda rates: rates and tuple(map(float, rates)), default=None)
+        map(checks.number(high=math.inf).is_valid, rates)),
+    lambda rates: tuple(map(float, rates)), default=None)
 
 
 def usable_laws(connection: sa.Connection, kind: str,

@@ -22,7 +22,7 @@ from vswitch_aware_scheduler.traffic import fourier_sum
 __all__ = ['AtomSum', 'LatticeSum']
 
 
-_CAPACITY = checks.number(above=True)
+_CAPACITY = checks.number(high=np.inf, above=True)
 
 
 def require_capacity(capacity: typing.Any) -> float:

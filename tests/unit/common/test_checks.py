@@ -12,11 +12,15 @@ from vswitch_aware_scheduler.common import exceptions
 #: kind, valid values and their results, invalid values, text of the kind
 KINDS = (
     (checks.number(), ((0, 0.0), (np.float64(2), 2.0)),
-     (-1, math.nan, math.inf, 10 ** 400, True, '1', None), 'a number from 0'),
+     (-1, math.nan, math.inf, 1e16, 10 ** 400, True, '1', None),
+     'a number from 0'),
+    (checks.number(high=math.inf), ((1e300, 1e300),),
+     (math.inf, 10 ** 400, -1), 'a number from 0'),
     (checks.number(1, 2, above=True, default=None), ((2, 2.0), (None, None)),
      (1, 2.5), 'a number above 1 to 2'),
     (checks.whole(1, 3), ((1, 1), (np.int64(3), 3)), (0, 4, 2.0, False),
      'a whole number from 1 to 3'),
+    (checks.whole(), ((5, 5),), (10 ** 16, 0), 'a whole number from 1'),
     (checks.text(3), (('abc', 'abc'),), ('', 'abcd', 5, None),
      'text of 1 to 3 characters'),
     (checks.one_of(('red', 'green')), (('red', 'red'),), ('blue', 5, []),

@@ -22,10 +22,10 @@ class SummaryTestCase(base.StoreTestCase):
         super().setUp()
         self.store, self.decisions, self.measured = self.make_store(), [], []
 
-    def decide(self, host, check=None, **more):
+    def decide(self, host, check=None, slots=SLOTS, **more):
         number = len(self.decisions) + 1
         self.decisions.append(fake_store.decision(
-            number, base.NOW - DECIDED, **{
+            number, base.NOW - DECIDED + (slots - SLOTS) * PERIOD, **{
                 'host': host, 'admitted': 1, 'chosen': {
                     'check': check, 'overload_probability': .02,
                     'limit': .01, 'loss_fraction': 0.0, 'utilisation': .5},
@@ -99,6 +99,20 @@ class SummaryTestCase(base.StoreTestCase):
             '2 hosts received an instance and are admitted: 2 of them were '
             'measured for long enough since, and 0 were overloaded for longer '
             'than their limit (0 to 66 %).'], outcomes.sentences(answer)[1:])
+
+    def test_a_host_of_which_too_little_is_known_does_not_wait(self):
+        # Overloaded in 2 of 101 measured slots, of 200 at all.
+        self.decide('a', 'peak', slots=200)
+        sums = np.full((1, 200), np.nan)
+        sums[0, 99:], sums[0, 99:101] = 50.0, 150.0
+        self.measured += budget_fleet.days_of(packed.Sums(
+            'a', PERIOD, round(DECIDED / PERIOD) - 80, LIMITS, sums,
+            np.zeros(sums.shape, dtype=bool)))
+        answer = self.summary()
+        self.assertIsNone(answer['hosts'][0]['overloaded'])
+        self.assertEqual([
+            'refused: of 1 hosts too few instances are measured to tell'],
+            answer['remarks'])
 
     def remarks(self, refused, admitted):
         """Return the remarks on (overloaded hosts, all hosts) of groups."""

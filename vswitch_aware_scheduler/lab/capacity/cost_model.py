@@ -49,8 +49,7 @@ def check(name: str, value: object, kind: checks.Kind) -> None:
 
 
 def _check_encapsulation(value):
-    check('encapsulation', value, checks.Kind(
-        f'one of {", ".join(HEADER_BYTES)}', HEADER_BYTES.__contains__))
+    check('encapsulation', value, checks.one_of(HEADER_BYTES))
 
 
 @dataclasses.dataclass(frozen=True)

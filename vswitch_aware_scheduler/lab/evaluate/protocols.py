@@ -65,8 +65,8 @@ class ReplayCase:
     def __post_init__(self):
         for name, allowed in (('protocol', PROTOCOLS),
                               ('history', HISTORIES)):
-            checks.check(name, getattr(self, name), checks.Kind(
-                f'one of {", ".join(allowed)}', allowed.__contains__))
+            checks.check(name, getattr(self, name), checks.one_of(
+                allowed))
         checks.check('saturation in kbit/s', self.saturation_kbps, _ABOVE_0)
         checks.check('overload probability', self.overload_probability,
                      checks.Kind('a number between 0 and 1',
